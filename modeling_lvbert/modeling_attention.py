@@ -161,6 +161,9 @@ class ScaledDotProductAttention(nn.Module):
             scaling=self.scaling,
             **kwargs,
         )
+        if torch.compiler.is_exporting():
+            # A view would fix the strides of the fused kernel, which exported graphs do not keep.
+            context = context.clone(memory_format=torch.contiguous_format)
         # (batch, seq, hidden)
         context = context.reshape(*context.shape[:2], -1)
         if padding_mask is not None:

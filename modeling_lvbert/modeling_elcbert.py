@@ -19,16 +19,18 @@ short ones, and padding does not reach convolutions.
 """
 
 import math
+from inspect import signature
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_elcbert import ELCBertConfig
 from .layer_order import join_letters, split_words
@@ -130,14 +132,12 @@ class ELCBertPreTrainedModel(PreTrainedModel):
     base_model_prefix = "elcbert"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _supports_flex_attn = True
+    # Releases of transformers whose flex attention takes no position terms would leave them out.
+    _supports_flex_attn = "position_bias" in signature(flex_attention_forward).parameters
     _supports_attention_backend = True
     _no_split_modules = ["ELCBertEmbeddings", "ELCBertWord"]
     _can_record_outputs = {
-        "hidden_states": [
-            OutputRecorder(ELCBertWord),
-            OutputRecorder(OutputSelection, capture_initial_hidden_state=False),
-        ],
+        "hidden_states": (ELCBertWord, OutputSelection),
         "attentions": ScaledDotProductAttention,
     }
 

@@ -211,7 +211,8 @@ def test_layer_equals_the_formula():
     )
     logits = layer.kernel(layer.pointwise(features.transpose(1, 2))).view(3, 13, 4, 9)
     expected = layer.output(naive_dynamic_convolution(values, logits.softmax(-1)))
-    torch.testing.assert_close(layer(hidden_states), expected)
+    # Tight enough to see a softmax in single precision.
+    torch.testing.assert_close(layer(hidden_states), expected, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("seq", [3, 9, 40], ids=lambda seq: f"t{seq}")
@@ -320,7 +321,7 @@ def compiled_layer_equals_the_layer(backend):
 
 
 def test_one_graph_serves_every_batch_and_length():
-    compiled_layer_equals_the_layer("aot_eager")
+    compiled_layer_equals_the_layer("eager")
 
 
 @pytest.mark.slow

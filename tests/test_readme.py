@@ -1,4 +1,4 @@
-"""The README is run: its Python as it stands, its commands short by default and as written if slow."""
+"""The README is run: Python as it stands, commands short by default and as written where slow."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from modeling_lvbert import LVBertConfig, LVBertForMaskedLM
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WORDS = "the cat sat on mat a sentence of words is here in and it was .".split()
+WORDS = ["the", "cat", "sat", "on", "mat", "a", "sentence", "."]
 
 
 def blocks(language: str) -> list[str]:

@@ -26,6 +26,9 @@ STANDARD_LIBRARY = set(sys.stdlib_module_names)
 # A package beyond these becomes a requirement for whoever loads a checkpoint.
 FLAT_PACKAGES = STANDARD_LIBRARY | {"torch", "transformers", "huggingface_hub"}
 
+# Scoring knows no model of ours: what it imports, any user of transformers may have.
+EVALUATION_PACKAGES = FLAT_PACKAGES | {"datasets", "numpy", "scipy", "sklearn"}
+
 # Private helpers of transformers come and go between releases; these names are documented, or used
 # by every model of the library.
 TRANSFORMERS_NAMES = {
@@ -176,7 +179,7 @@ def folder_faults(folder: str, source: str) -> list[str]:
         for part in package_parts(node, folder) - allowed:
             faults.append(f"line {node.lineno}: {folder} imports {part or 'the models'}")
         if folder == "evaluation":
-            foreign = roots - FLAT_PACKAGES - {"modeling_lvbert"}
+            foreign = roots - EVALUATION_PACKAGES - {"modeling_lvbert"}
             faults += [f"line {node.lineno}: imports {name}" for name in sorted(foreign)]
     return faults
 
@@ -288,7 +291,7 @@ def test_folders_import_downwards_only(path):
         ("publishing", "import modeling_lvbert.pretraining.corpus"),
         ("evaluation", "from modeling_lvbert import LVBertModel"),
         ("evaluation", "from ..layer_order import LETTERS"),
-        ("evaluation", "import sklearn"),
+        ("evaluation", "import tensorflow"),
     ],
 )
 def test_the_rules_of_folders_catch_imports_upwards_and_sideways(folder, source):
