@@ -26,9 +26,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
@@ -133,7 +133,9 @@ class ELCBertPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     # Releases of transformers whose flex attention takes no position terms would leave them out.
-    _supports_flex_attn = "position_bias" in signature(flex_attention_forward).parameters
+    _supports_flex_attn = (
+        "position_bias" in signature(ALL_ATTENTION_FUNCTIONS["flex_attention"]).parameters
+    )
     _supports_attention_backend = True
     _no_split_modules = ["ELCBertEmbeddings", "ELCBertWord"]
     _can_record_outputs = {

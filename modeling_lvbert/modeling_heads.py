@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import (
     MaskedLMOutput,
+    ModelOutput,
     MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
@@ -163,8 +164,28 @@ def span_loss(
     return (losses[0] + losses[1]) / 2
 
 
-class MaskedLMMixin:
-    """Masked language model: `compute_logits` of the family over the encoder's last output."""
+class TaskMixin:
+    """The forward pass of a task with one label tensor.
+
+    A subclass says how logits follow from the encoder's last output, what their loss is and which
+    output class carries them.
+    """
+
+    output_class: type[ModelOutput]
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Returns the task's logits from the last hidden state, (batch, seq, hidden)."""
+        return self.classifier(hidden_states)  # type: ignore[attr-defined]
+
+    def compute_loss(
+        self,
+        logits: torch.Tensor,
+        labels: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        num_items_in_batch: torch.Tensor | int | None,
+    ) -> torch.Tensor:
+        """Returns the loss, a scalar: the cross-entropy of every labelled item."""
+        return cross_entropy(logits, labels, num_items_in_batch)
 
     @can_return_tuple
     def forward(
@@ -175,16 +196,16 @@ class MaskedLMMixin:
         inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         **kwargs: Any,
-    ) -> MaskedLMOutput:
-        """Returns logits, (batch, seq, vocabulary), and the loss where labels are given.
+    ) -> ModelOutput:
+        """Returns logits, and the loss where labels are given.
 
         Args:
             input_ids: Token ids, (batch, seq).
             attention_mask: 1 for real tokens, (batch, seq).
             token_type_ids: Segments, (batch, seq).
             inputs_embeds: Embeddings instead of ids, (batch, seq, embedding).
-            labels: Token ids to predict, (batch, seq), -100 elsewhere.
-            kwargs: Further arguments of the encoder.
+            labels: The task's labels, -100 for what is not to be learned.
+            kwargs: Further arguments of the encoder, and `num_items_in_batch`.
         """
         outputs = self.base_model(  # type: ignore[attr-defined]
             input_ids,
@@ -193,11 +214,12 @@ class MaskedLMMixin:
             inputs_embeds=inputs_embeds,
             **kwargs,
         )
-        logits = self.compute_logits(outputs.last_hidden_state)  # type: ignore[attr-defined]
+        logits = self.compute_logits(outputs.last_hidden_state)
         loss = None
         if labels is not None:
-            loss = cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
-        return MaskedLMOutput(
+            num_items_in_batch = kwargs.get("num_items_in_batch")
+            loss = self.compute_loss(logits, labels, attention_mask, num_items_in_batch)
+        return self.output_class(
             loss=loss,
             logits=logits,
             hidden_states=outputs.hidden_states,
@@ -205,93 +227,37 @@ class MaskedLMMixin:
         )
 
 
-class SequenceClassificationMixin:
-    """Classification or regression of whole sequences: `classifier` on the first token."""
+class MaskedLMMixin(TaskMixin):
+    """Masked language model: logits, (batch, seq, vocabulary), by the family's own head."""
 
-    @can_return_tuple
-    def forward(
+    output_class = MaskedLMOutput
+
+
+class TokenClassificationMixin(TaskMixin):
+    """Classification of every token: logits, (batch, seq, labels)."""
+
+    output_class = TokenClassifierOutput
+
+
+class SequenceClassificationMixin(TaskMixin):
+    """Classification or regression of whole sequences by the first token: (batch, labels)."""
+
+    output_class = SequenceClassifierOutput
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Returns logits, (batch, labels)."""
+        return self.classifier(hidden_states[:, 0])  # type: ignore[attr-defined]
+
+    def compute_loss(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> SequenceClassifierOutput:
-        """Returns logits, (batch, labels), and the loss where labels are given.
-
-        Args:
-            input_ids: Token ids, (batch, seq).
-            attention_mask: 1 for real tokens, (batch, seq).
-            token_type_ids: Segments, (batch, seq).
-            inputs_embeds: Embeddings instead of ids, (batch, seq, embedding).
-            labels: See `sequence_classification_loss`.
-            kwargs: Further arguments of the encoder.
-        """
-        outputs = self.base_model(  # type: ignore[attr-defined]
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state[:, 0])  # type: ignore[attr-defined]
-        loss = None
-        if labels is not None:
-            loss = sequence_classification_loss(
-                logits,
-                labels,
-                self.config.problem_type,  # type: ignore[attr-defined]
-                kwargs.get("num_items_in_batch"),
-            )
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
-
-
-class TokenClassificationMixin:
-    """Classification of every token: `classifier` on each."""
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> TokenClassifierOutput:
-        """Returns logits, (batch, seq, labels), and the loss where labels are given.
-
-        Args:
-            input_ids: Token ids, (batch, seq).
-            attention_mask: 1 for real tokens, (batch, seq).
-            token_type_ids: Segments, (batch, seq).
-            inputs_embeds: Embeddings instead of ids, (batch, seq, embedding).
-            labels: Class of every token, (batch, seq), -100 to leave it out.
-            kwargs: Further arguments of the encoder.
-        """
-        outputs = self.base_model(  # type: ignore[attr-defined]
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state)  # type: ignore[attr-defined]
-        loss = None
-        if labels is not None:
-            loss = cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
-        return TokenClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        logits: torch.Tensor,
+        labels: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        num_items_in_batch: torch.Tensor | int | None,
+    ) -> torch.Tensor:
+        """Returns the loss of the configuration's problem type, a scalar."""
+        problem_type = self.config.problem_type  # type: ignore[attr-defined]
+        return sequence_classification_loss(logits, labels, problem_type, num_items_in_batch)
 
 
 class QuestionAnsweringMixin:

@@ -25,8 +25,8 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_outputs import BaseModelOutput, TokenClassifierOutput
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_lvbert import LVBertConfig
@@ -34,6 +34,7 @@ from .layer_order import join_letters
 from .modeling_attention import ScaledDotProductAttention, visible_keys
 from .modeling_dynamic_convolution import DepthwiseConvolution
 from .modeling_heads import (
+    IGNORED_LABEL,
     MaskedLMMixin,
     MultipleChoiceMixin,
     QuestionAnsweringMixin,
@@ -257,8 +258,12 @@ class LVBertClassificationHead(nn.Module):
         return self.output(self.dropout(hidden_states))
 
 
-class LVBertForPreTraining(LVBertPreTrainedModel):
-    """The discriminator: replaced-token detection, as transformers' ELECTRA names it."""
+class LVBertForPreTraining(TokenClassificationMixin, LVBertPreTrainedModel):
+    """The discriminator: replaced-token detection, as transformers' ELECTRA names it.
+
+    Logits are (batch, seq), positive for replaced; labels 1 for replaced, 0 for original. Padded
+    tokens have no loss, whatever their label.
+    """
 
     def __init__(self, config: LVBertConfig) -> None:
         super().__init__(config)
@@ -266,45 +271,21 @@ class LVBertForPreTraining(LVBertPreTrainedModel):
         self.discriminator_predictions = LVBertDiscriminatorHead(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Any,
-    ) -> TokenClassifierOutput:
-        """Returns logits, (batch, seq), positive for replaced, and the loss where labels are given.
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Returns the logits of being replaced, (batch, seq)."""
+        return self.discriminator_predictions(hidden_states)
 
-        Args:
-            input_ids: Token ids, (batch, seq).
-            attention_mask: 1 for real tokens, (batch, seq); others have no loss.
-            token_type_ids: Segments, (batch, seq).
-            inputs_embeds: Embeddings instead of ids, (batch, seq, embedding).
-            labels: 1 for replaced, 0 for original, -100 for no loss, (batch, seq).
-            kwargs: Further arguments of the encoder.
-        """
-        outputs = self.lvbert(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.discriminator_predictions(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            if attention_mask is not None:
-                labels = labels.masked_fill(~visible_keys(attention_mask), -100)
-            loss = binary_cross_entropy(logits, labels, kwargs.get("num_items_in_batch"))
-        return TokenClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+    def compute_loss(
+        self,
+        logits: torch.Tensor,
+        labels: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        num_items_in_batch: torch.Tensor | int | None,
+    ) -> torch.Tensor:
+        """Returns the binary cross-entropy over real tokens, a scalar (ELECTRA, section 2)."""
+        if attention_mask is not None:
+            labels = labels.masked_fill(~visible_keys(attention_mask), IGNORED_LABEL)
+        return binary_cross_entropy(logits, labels, num_items_in_batch)
 
 
 class LVBertForMaskedLM(MaskedLMMixin, LVBertPreTrainedModel):
