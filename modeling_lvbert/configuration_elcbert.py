@@ -87,6 +87,11 @@ class ELCBertConfig(LayerOrderConfig):
     layer_norm_eps: float = 1e-7
     pad_token_id: int | None = 3
 
+    @property
+    def num_recorded_layers(self) -> int:
+        """Hidden states after the embeddings': one a word, and the mix of `weighted_output`."""
+        return self.num_hidden_layers + (self.variant == "weighted_output")
+
     def _count_hidden_layers(self) -> int:
         return len(split_words(self.layer_order))
 

@@ -30,7 +30,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import capture_outputs
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_elcbert import ELCBertConfig
 from .layer_order import join_letters, split_words
@@ -124,6 +124,12 @@ class ELCBertEncoder(nn.Module):
         return states[-1]
 
 
+class StateRecorders(list):
+    """Recorders of the words and of the mix after them, whose states are counted together."""
+
+    num_hidden_layers_key = "num_recorded_layers"
+
+
 class ELCBertPreTrainedModel(PreTrainedModel):
     """Initial values, loading and saving of all ELC-BERT models."""
 
@@ -139,7 +145,12 @@ class ELCBertPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
     _no_split_modules = ["ELCBertEmbeddings", "ELCBertWord"]
     _can_record_outputs = {
-        "hidden_states": (ELCBertWord, OutputSelection),
+        "hidden_states": StateRecorders(
+            [
+                OutputRecorder(ELCBertWord),
+                OutputRecorder(OutputSelection, capture_initial_hidden_state=False),
+            ]
+        ),
         "attentions": ScaledDotProductAttention,
     }
 

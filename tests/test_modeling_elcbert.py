@@ -152,6 +152,19 @@ def test_published_sizes_have_the_published_number_of_parameters(size, parameter
     assert model.num_parameters() == parameters
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_selected_hidden_states_count_the_mix_of_weighted_output(variant):
+    model = build("ELCBert", variant=variant)
+    batch = padded_batch([6, 4], 6)
+    every = model(**batch, output_hidden_states=True).hidden_states
+    if len(selected := model(**batch, output_hidden_states=[0, -2]).hidden_states) != len(every):
+        pytest.skip("this transformers does not select hidden states")
+    assert [state is not None for state in selected] == [
+        index in (0, len(every) - 2) for index in range(len(every))
+    ]
+    assert torch.equal(selected[-2], every[-2])
+
+
 def test_long_input_works_and_changes_nothing_afterwards():
     model = build("ELCBert")
     short = padded_batch([20, 11], 20)
