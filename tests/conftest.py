@@ -1,20 +1,22 @@
 """What every test runs under: no network, one core, caches of its own, fixed seeds."""
 
+import atexit
 import os
 import random
+import shutil
 import tempfile
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
-# Removed at exit. A cache of its own per test process keeps the user's clean, and workers that run
-# side by side apart.
-CACHE = tempfile.TemporaryDirectory(prefix="lvbert-tests-", ignore_cleanup_errors=True)
+# A cache for each test process keeps the user's clean, and workers side by side apart.
+CACHE = tempfile.mkdtemp(prefix="lvbert-tests-")
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 # Read when the libraries are imported, so set before the first such import; processes that a test
 # starts inherit them.
 os.environ.update(
-    HF_HOME=CACHE.name,
-    HF_MODULES_CACHE=os.path.join(CACHE.name, "modules"),
+    HF_HOME=CACHE,
+    HF_MODULES_CACHE=os.path.join(CACHE, "modules"),
     HF_HUB_OFFLINE="1",
     HF_HUB_DISABLE_TELEMETRY="1",
     HF_HUB_DISABLE_PROGRESS_BARS="1",

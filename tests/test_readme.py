@@ -3,18 +3,36 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertTokenizer
 
 from modeling_lvbert import LVBertConfig, LVBertForMaskedLM
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIXTURES = ROOT / "tests" / "fixtures"
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "sentence", "."]
+SENTENCES = [
+    ("1", "", "sat"),
+    ("0", "*", "sit sat"),
+    ("1", "", "ran"),
+    ("0", "*", "ran on the"),
+] * 4
+# What makes a command of minutes one of seconds. The last value of a flag counts.
+SHORT = {
+    "examples/run_pretraining.py": "--max_steps 2 --max_seq_length 16 --vocab_size 500",
+    "examples/run_glue.py": "--max_steps 2",
+}
 
 
 def blocks(language: str) -> list[str]:
@@ -53,20 +71,52 @@ def run(arguments: list[str], folder: Path, timeout_s: int) -> str:
     return result.stdout
 
 
-@pytest.fixture(scope="module")
-def reader_folder(tmp_path_factory) -> Path:
-    """A folder as the README's reader has it: the scripts, and a published model under its name."""
-    folder = tmp_path_factory.mktemp("reader")
+def write_vocabulary(path: Path, size: int) -> None:
+    words = [*WORDS, *(f"word{number}" for number in range(size))]
+    path.write_text("\n".join([*SPECIAL_TOKENS, *words][:size]) + "\n", encoding="utf-8")
+
+
+def write_elcbert_tokenizer(path: Path) -> None:
+    """Writes a tokenizer of the official files' form: no normalizer, no [CLS] and [SEP] added."""
+    vocabulary = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[PAR]", "[TAB]"]
+    tokens = {word: index for index, word in enumerate([*vocabulary, *(f"Ġ{w}" for w in WORDS)])}
+    model = models.WordPiece(vocab=tokens, unk_token="[UNK]", continuing_subword_prefix="")
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens(vocabulary)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    tokenizer.save(str(path))
+
+
+@pytest.fixture
+def reader_folder(tmp_path) -> Path:
+    """A folder as the README's reader has it: our scripts, and small files under its names."""
+    folder = tmp_path
     for name in ("examples", "conversion", "modeling_lvbert"):
         (folder / name).symlink_to(ROOT / name, target_is_directory=True)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
     published = folder / "USER" / "lvbert-small"
-    tokenizer = BertTokenizer(vocab={word: index for index, word in enumerate(vocabulary)})
-    tokenizer.save_pretrained(published)
+    published.mkdir(parents=True)
+    write_vocabulary(published / "vocab.txt", 20)
+    BertTokenizer(vocab=str(published / "vocab.txt")).save_pretrained(published)
     config = LVBertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_attention_heads=2, layer_order="ddsffs"
+        vocab_size=20, hidden_size=16, num_attention_heads=2, layer_order="ddsffs"
     )
     LVBertForMaskedLM(config).save_pretrained(published)
+
+    (folder / "CoLA").mkdir()
+    rows = [f"gj04\t{label}\t{mark}\tThe cat {verb}." for label, mark, verb in SENTENCES]
+    for split in ("train", "dev"):
+        (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+    shutil.copytree(FIXTURES / "conversion" / "lvbert_small_order", folder / "lvbert_small")
+    write_vocabulary(folder / "vocab.txt", 120)
+    original = FIXTURES / "goldens" / "elc_base"
+    shutil.copytree(original, folder / "elcbert_small")
+    (folder / "elcbert_small" / "config.json").rename(folder / "elcbert_small" / "small.json")
+    weights = load_file(original / "model.safetensors")
+    torch.save({"model": weights}, folder / "elcbert_small" / "model.bin")
+    write_elcbert_tokenizer(folder / "elcbert_small" / "tokenizer.json")
     return folder
 
 
@@ -85,3 +135,32 @@ def test_make_commands_name_targets():
 
 def test_every_command_is_one_that_is_tried_here():
     assert all(command.startswith(("make ", "python ")) for command in commands())
+
+
+def test_every_flag_in_the_text_is_one_of_a_command_tried_here():
+    prose = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
+    flags = set(re.findall(r"(?<![-\w])--\w+", prose))
+    help_text = run(["examples/run_pretraining.py", "--help"], ROOT, timeout_s=300)
+    assert flags <= set(re.findall(r"--\w+", help_text))
+
+
+def run_in_order(shortened: bool, folder: Path) -> None:
+    """Runs the README's Python commands in turn: later ones use what earlier ones wrote."""
+    for command in python_commands():
+        script, flags = script_and_flags(command)
+        if script[-1] == "conversion.convert_lvbert" and find_spec("tensorflow") is None:
+            continue
+        extra = shlex.split(SHORT.get(script[-1], "")) if shortened else []
+        run([*script, *flags, *extra], folder, timeout_s=1800)
+        output = folder / flags[flags.index("--output_dir") + 1]
+        assert (output / "config.json").is_file(), command
+        assert (output / "model.safetensors").is_file(), command
+
+
+def test_commands_run_in_order_when_cut_short(reader_folder):
+    run_in_order(True, reader_folder)
+
+
+@pytest.mark.slow
+def test_commands_run_in_order_as_written(reader_folder):
+    run_in_order(False, reader_folder)
