@@ -1,0 +1,105 @@
+"""Runs the whole story in minutes on two cores, on text that comes with Python.
+
+    python examples/quickstart.py --output_dir runs/quickstart
+
+For a tiny LV-BERT and a tiny ELC-BERT: trains a tokenizer and the model, opens the saved folder in
+a process that cannot import this package, fills a mask, fine-tunes on telling sentences from ones
+with two words exchanged, and prints one table. Run again, it goes on where it stopped.
+"""
+
+import argparse
+import json
+import logging
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from modeling_lvbert.evaluation.acceptability import write_task
+from modeling_lvbert.pretraining.corpus import load_embedded_corpus, split_sentences
+
+logger = logging.getLogger("quickstart")
+EXAMPLES = Path(__file__).resolve().parent
+COMMON = """--model_size tiny --vocab_size 2048 --max_seq_length 64
+--per_device_train_batch_size 16 --learning_rate 2e-3 --warmup_steps 100 --adam_beta2 0.98
+--hidden_dropout_prob 0 --attention_probs_dropout_prob 0
+--logging_steps 100 --save_steps 500 --save_total_limit 1 --log_level error --use_cpu"""
+MODELS = {
+    "lvbert": "--model_family lvbert --layer_order ddsfsf --max_steps 800",
+    "elcbert": "--model_family elcbert --layer_order 'dsf dsf' --variant zero --max_steps 1200",
+}
+FINE_TUNING = """--do_train --do_eval --max_seq_length 64 --per_device_train_batch_size 16
+--learning_rate 5e-4 --warmup_steps 0.1 --num_train_epochs 5 --save_strategy no --logging_steps 100
+--log_level error --use_cpu"""
+FILL_MASK = """
+import sys
+sys.modules["modeling_lvbert"] = None  # importing the package fails from here on
+from transformers import pipeline
+for folder in sys.argv[1:]:
+    fill = pipeline("fill-mask", model=folder, trust_remote_code=True)
+    text = f"Return {fill.tokenizer.mask_token} list of strings."
+    guesses = ", ".join(repr(guess["token_str"].strip()) for guess in fill(text))
+    print(f"{type(fill.model).__name__}: {text}  ->  {guesses}")
+"""
+
+
+def start(title: str, *command: str) -> None:
+    """Runs a Python command without a network and shows what it prints; stops if it fails."""
+    logger.info("%s\n    python %s", title, "..." if "-c" in command else shlex.join(command))
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    subprocess.run([sys.executable, *command], check=True, env=environment)
+
+
+def make_table(folder: Path) -> str:
+    """Returns the results of all models as a table."""
+    heads = "model,order,parameters,validation loss,unigram entropy,masked accuracy"
+    rows = [[*heads.split(","), "fine-tuning accuracy", "majority baseline"]]
+    for name in MODELS:
+        config = json.loads((folder / name / "config.json").read_text(encoding="utf-8"))
+        scores = json.loads((folder / name / "eval_results.json").read_text(encoding="utf-8"))
+        tuned = json.loads((folder / f"{name}-tuned/eval_results.json").read_text(encoding="utf-8"))
+        numbers = [scores[f"eval_{key}"] for key in ("loss", "unigram_entropy", "masked_accuracy")]
+        numbers += [tuned["eval_accuracy"], tuned["eval_majority_baseline"]]
+        about = [name, config["layer_order"], f"{scores['num_parameters']:,}"]
+        rows.append([*about, *(f"{number:.3f}" for number in numbers)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]]) + "\n"
+
+
+def main(output_dir: str) -> None:
+    """Runs every step in `output_dir`."""
+    began, folder = time.perf_counter(), Path(output_dir)
+    for name, options in MODELS.items():
+        options = shlex.split(f"{options} {COMMON}") + ["--output_dir", str(folder / name)]
+        start(f"pre-training {name}", str(EXAMPLES / "run_pretraining.py"), *options)
+    folders = [str(folder / name) for name in MODELS]
+    start("filling a mask in a process without this package", "-I", "-c", FILL_MASK, *folders)
+    texts = load_embedded_corpus()["held_out"]["text"]
+    held_out = [line for text in texts for line in text.splitlines()]
+    rows = write_task([s for line in held_out for s in split_sentences(line)], folder / "task", 300)
+    logger.info("made an acceptability task of unseen sentences: %s rows", rows)
+    for name in MODELS:
+        files = [f"--{split}_file={folder}/task/{split}.jsonl" for split in rows]
+        options = [*files, *shlex.split(FINE_TUNING), f"--output_dir={folder}/{name}-tuned"]
+        options += [f"--model_name_or_path={folder}/{name}", "--trust_remote_code"]
+        start(f"fine-tuning {name}", str(EXAMPLES / "run_glue.py"), *options)
+    table = make_table(folder)
+    (folder / "table.txt").write_text(table, encoding="utf-8")
+    logger.info("done in %.0f s; everything is in %s", time.perf_counter() - began, folder)
+    sys.stdout.write(f"\n{table}\n")
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Runs the command line."""
+    logging.basicConfig(level=logging.INFO, format="==> %(message)s")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("--output_dir", default="runs/quickstart", help="Where everything goes.")
+    main(parser.parse_args(arguments).output_dir)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,86 @@
+"""Pre-trains an LV-BERT or ELC-BERT by masked language modelling.
+
+    python examples/run_pretraining.py --model_family lvbert --model_size tiny \
+        --max_steps 1000 --per_device_train_batch_size 16 --learning_rate 1e-3 --warmup_steps 100 \
+        --output_dir runs/lvbert-tiny
+
+trains on the text that comes with Python; `--train_file` or `--dataset_name` names another corpus.
+Started again with the same `--output_dir`, the same command goes on from the last complete
+checkpoint. All options may come from one .json or .yaml file instead.
+"""
+
+import logging
+import sys
+from typing import Any
+
+from transformers import TrainingArguments, set_seed
+
+from modeling_lvbert import ELCBertForMaskedLM, LVBertForMaskedLM
+from modeling_lvbert.pretraining.arguments import (
+    ConfigArguments,
+    DataArguments,
+    ModelArguments,
+    parse_arguments,
+)
+from modeling_lvbert.pretraining.launching import start_missing_processes
+from modeling_lvbert.pretraining.preparation import prepare_run
+from modeling_lvbert.pretraining.trainer import (
+    MaskedLanguageModelingTrainer,
+    compute_unigram_entropy,
+    find_last_checkpoint,
+)
+
+logger = logging.getLogger("run_pretraining")
+MODELS = {"lvbert": LVBertForMaskedLM, "elcbert": ELCBertForMaskedLM}
+
+
+def main(
+    model_args: ModelArguments,
+    config_args: Any,
+    data_args: DataArguments,
+    training_args: TrainingArguments,
+) -> dict[str, float]:
+    """Trains, saves the model and returns the metrics of validation."""
+    prepared = prepare_run(model_args, config_args, data_args, training_args)
+    set_seed(training_args.seed)
+    model = MODELS[model_args.model_family](prepared.config)
+    logger.info(
+        "%s rows to train on, %s parameters", len(prepared.train_rows), model.num_parameters()
+    )
+    trainer = MaskedLanguageModelingTrainer(
+        model, training_args, prepared.train_rows, prepared.validation_rows, prepared.collator
+    )
+    checkpoint = find_last_checkpoint(training_args.output_dir)
+    if checkpoint:
+        logger.info("going on from %s", checkpoint)
+    trained = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    trainer.save_model()
+    trainer.save_state()
+    trainer.log_metrics("train", trained)
+    trainer.save_metrics("train", trained)
+    metrics = trainer.evaluate()
+    tokenizer = prepared.collator.tokenizer
+    metrics["eval_unigram_entropy"] = compute_unigram_entropy(prepared.validation_rows, tokenizer)
+    metrics["num_parameters"] = model.num_parameters()
+    trainer.log_metrics("eval", metrics)
+    trainer.save_metrics("eval", metrics)
+    return metrics
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Runs the command line; what the user got wrong becomes one line and exit code 1."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    if arguments is None:
+        start_missing_processes()
+    try:
+        kinds = (ModelArguments, ConfigArguments, DataArguments, TrainingArguments)
+        main(*parse_arguments(kinds, arguments, __doc__))
+    except ValueError as error:
+        logger.debug("where it came from", exc_info=True)
+        sys.exit(f"error: {' '.join(str(error).split())}")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,198 @@
+# Copyright 2026 The lvbert authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""Masked-token corruption as a pure function of seed, epoch, row and position.
+
+The choices come from a counter-based generator (SplitMix64, Steele et al. 2014), not from a
+generator with a state: a row's mask is the same on every rank, in every worker and batch, and after
+every restart. 15 % of a row's tokens are chosen, and of these 80 % become the mask token, 10 % a
+random token, 10 % stay (BERT, arXiv 1810.04805, section 3.1).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+MASKING_UNITS = ("token", "whole_word")
+IGNORED_LABEL = -100
+# Word index of tokens that belong to no word: special tokens and padding.
+NO_WORD = -1
+
+# One stream of random numbers for each decision.
+_CHOICE, _ACTION, _REPLACEMENT = 1, 2, 3
+
+
+def _shift_right(values: Tensor, bits: int) -> Tensor:
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def hash_counters(keys: Tensor, counters: Tensor) -> Tensor:
+    """Returns 64 random bits for each pair of key and counter, int64, in their broadcast shape.
+
+    This is output number `counter` of a SplitMix64 generator with seed `key`.
+
+    Args:
+        keys: int64 of any shape, e.g. an earlier result.
+        counters: int64, broadcastable with `keys`.
+    """
+    # SplitMix64's three constants as signed 64-bit numbers; products wrap around.
+    bits = keys + (counters + 1) * -0x61C8864680B583EB
+    bits = (bits ^ _shift_right(bits, 30)) * -0x40A7B892E31B1A47
+    bits = (bits ^ _shift_right(bits, 27)) * -0x6B2FB644ECCEEE15
+    return bits ^ _shift_right(bits, 31)
+
+
+def draw_fractions(keys: Tensor, counters: Tensor) -> Tensor:
+    """Returns `hash_counters` as fractions from 0 to below 1, float64."""
+    # 53 random bits are an exact fraction in float64.
+    return _shift_right(hash_counters(keys, counters), 11).double() / 2**53
+
+
+def find_special_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Returns the ids of all special tokens, also of those without a role, ascending."""
+    added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return sorted(added | set(tokenizer.all_special_ids))
+
+
+def find_unit_starts(word_ids: Tensor) -> Tensor:
+    """Returns for each token the position of the first token of its word, (batch, seq).
+
+    Args:
+        word_ids: Word index of each token, `NO_WORD` for tokens outside words, (batch, seq).
+    """
+    positions = torch.arange(word_ids.shape[1], device=word_ids.device).expand_as(word_ids)
+    begins = torch.ones_like(word_ids, dtype=torch.bool)
+    begins[:, 1:] = (word_ids[:, 1:] != word_ids[:, :-1]) | (word_ids[:, 1:] == NO_WORD)
+    return torch.where(begins, positions, 0).cummax(dim=1).values
+
+
+def choose_tokens(candidates: Tensor, unit_starts: Tensor, keys: Tensor, fraction: float) -> Tensor:
+    """Chooses `fraction` of each row's candidates in whole units, at least one; bool, (batch, seq).
+
+    Units are taken in random order until the row's budget, `fraction` of its candidates rounded up
+    or down at random, is reached; only the last unit may exceed it.
+
+    Args:
+        candidates: Tokens that may be chosen, bool, (batch, seq).
+        unit_starts: Position of the first token of each token's unit, (batch, seq).
+        keys: One key for each row, int64, (batch, 1).
+        fraction: Share of the candidates, from 0 to 1.
+    """
+    # A token only ever meets the key of its own unit, so the padding's length plays no part.
+    order_keys = hash_counters(keys, unit_starts).masked_fill(
+        ~candidates, torch.iinfo(torch.int64).max
+    )
+    order = order_keys.argsort(dim=1, stable=True)
+    ranks = torch.empty_like(order).scatter_(
+        1, order, torch.arange(order.shape[1]).expand_as(order)
+    )
+    # No position is called -1. Rounding at random keeps the mean, which short rows would shift.
+    rounding = draw_fractions(keys, torch.tensor(-1))
+    budget = (candidates.sum(dim=1, keepdim=True) * fraction + rounding).floor().clamp(min=1)
+    return candidates & (ranks.gather(1, unit_starts) < budget)
+
+
+@dataclass
+class MaskingCollator:
+    """Pads rows to the longest of the batch and masks them.
+
+    Attributes:
+        tokenizer: Gives the ids of the special tokens, which are never masked nor drawn as
+            replacements.
+        masking_unit: "token" or "whole_word"; the latter needs rows packed with `word_ids`.
+        mask_fraction: Share of a row's tokens to predict.
+        mask_token_fraction: Share of these that become the mask token.
+        random_token_fraction: Share of these that become a random token; the rest keeps its token.
+        pad_to_length: Pad to this many tokens instead of the longest row's.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    masking_unit: str = "token"
+    mask_fraction: float = 0.15
+    mask_token_fraction: float = 0.8
+    random_token_fraction: float = 0.1
+    pad_to_length: int | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the settings.
+
+        Raises:
+            ValueError: An unknown unit, or a fraction outside its range.
+        """
+        if self.masking_unit not in MASKING_UNITS:
+            raise ValueError(
+                f"masking_unit {self.masking_unit!r}: must be one of {', '.join(MASKING_UNITS)}"
+            )
+        if not 0 < self.mask_fraction <= 1:
+            raise ValueError(f"mask_fraction {self.mask_fraction}: must be above 0 and at most 1")
+        shares = (self.mask_token_fraction, self.random_token_fraction)
+        if min(shares) < 0 or sum(shares) > 1:
+            raise ValueError(
+                f"mask_token_fraction {shares[0]}, random_token_fraction {shares[1]}: "
+                "neither may be negative, their sum may be at most 1"
+            )
+        special_ids = find_special_ids(self.tokenizer)
+        ordinary = torch.ones(len(self.tokenizer), dtype=torch.bool)
+        ordinary[special_ids] = False
+        self._is_special = ~ordinary
+        self._ordinary_ids = ordinary.nonzero().squeeze(1)
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+        """Returns `input_ids`, `attention_mask` and `labels` (-100: no prediction), (batch, seq).
+
+        Args:
+            rows: Rows of `PackedRows`: `input_ids`, `mask_key` (seed, epoch and row number) and,
+                for whole words, `word_ids`.
+        """
+        length = self.pad_to_length or max(len(row["input_ids"]) for row in rows)
+        input_ids = _pad([row["input_ids"] for row in rows], length, self.tokenizer.pad_token_id)
+        attention_mask = _pad([[1] * len(row["input_ids"]) for row in rows], length, 0)
+        unit_starts = torch.arange(length).expand_as(input_ids)
+        if self.masking_unit == "whole_word":
+            unit_starts = find_unit_starts(_pad([row["word_ids"] for row in rows], length, NO_WORD))
+        candidates = attention_mask.bool() & ~self._is_special[input_ids]
+        keys = torch.zeros(len(rows), dtype=torch.int64)
+        # (batch, 3): seed, epoch and row number
+        for counters in torch.tensor([row["mask_key"] for row in rows]).unbind(dim=1):
+            keys = hash_counters(keys, counters)
+        corrupted, labels = self._corrupt(input_ids, candidates, unit_starts, keys.unsqueeze(1))
+        return {"input_ids": corrupted, "attention_mask": attention_mask, "labels": labels}
+
+    def _corrupt(
+        self, input_ids: Tensor, candidates: Tensor, unit_starts: Tensor, keys: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        def stream(number: int) -> Tensor:
+            return hash_counters(keys, torch.tensor(number))
+
+        positions = torch.arange(input_ids.shape[1])
+        chosen = choose_tokens(candidates, unit_starts, stream(_CHOICE), self.mask_fraction)
+        action = draw_fractions(stream(_ACTION), positions)
+        draws = _shift_right(hash_counters(stream(_REPLACEMENT), positions), 1) % len(
+            self._ordinary_ids
+        )
+        becomes_mask = chosen & (action < self.mask_token_fraction)
+        becomes_random = (
+            chosen
+            & ~becomes_mask
+            & (action < self.mask_token_fraction + self.random_token_fraction)
+        )
+        corrupted = input_ids.masked_fill(becomes_mask, self.tokenizer.mask_token_id)
+        corrupted = torch.where(becomes_random, self._ordinary_ids[draws], corrupted)
+        return corrupted, input_ids.masked_fill(~chosen, IGNORED_LABEL)
+
+
+def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
+    return torch.tensor([[*row, *[value] * (length - len(row))] for row in rows])

@@ -1,0 +1,285 @@
+# Copyright 2026 The lvbert authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License");
+# you may not use this file except in compliance with the License.
+# You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+"""The Trainer for masked language modelling: order of rows, optimizer groups, evaluation, resuming.
+
+A loss is the sum over the predicted tokens of a whole optimizer step divided by their number, on
+however many devices and accumulation steps, in training (transformers' `num_items_in_batch`) as in
+evaluation.
+"""
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import (
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from .masking import IGNORED_LABEL, MaskingCollator, find_special_ids
+from .packing import PackedRows, RowStream
+
+# Parts of the names of parameters that the authors train without weight decay: LV-BERT's
+# `optimization.py` (embeddings and convolution kernels do decay), ELC-BERT's training scripts.
+NO_WEIGHT_DECAY = {
+    "lvbert": ("bias", "layer_norm"),
+    "elcbert": ("bias", "layer_norm", "embedding", "prev_layer_weights"),
+}
+
+# Seed of the masks of validation, whatever a run's own seed: losses of different runs can be
+# compared.
+VALIDATION_SEED = 0
+
+RUN_FILE = "run.json"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "config.json")
+
+
+def select_decay_parameters(model: nn.Module, model_type: str) -> list[str]:
+    """Returns the names of the parameters that weight decay applies to, by the family's rule.
+
+    Args:
+        model: A model of the family.
+        model_type: "lvbert" or "elcbert".
+    """
+    excluded = NO_WEIGHT_DECAY[model_type]
+    return [
+        name for name, _ in model.named_parameters() if not any(part in name for part in excluded)
+    ]
+
+
+def compute_unigram_entropy(rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Returns the entropy of the rows' tokens without special ones, nats per token.
+
+    A model that ignores the context cannot have a smaller loss on these rows.
+    """
+    counts = np.zeros(len(tokenizer), dtype=np.int64)
+    for start in range(0, len(rows), 1000):
+        ids = rows[start : start + 1000]["input_ids"]
+        counts += np.bincount([token for row in ids for token in row], minlength=len(counts))
+    counts[find_special_ids(tokenizer)] = 0
+    shares = counts[counts > 0] / max(1, counts.sum())
+    return float(-(shares * np.log(shares)).sum())
+
+
+def find_last_checkpoint(output_dir: str) -> str | None:
+    """Returns a folder's newest checkpoint whose files are all there, None if there is none."""
+    found = [
+        (int(match[1]), path)
+        for path in Path(output_dir).glob("checkpoint-*")
+        if _is_complete(path) and (match := _CHECKPOINT.fullmatch(path.name))
+    ]
+    return str(max(found)[1]) if found else None
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    if not all((checkpoint / name).is_file() for name in _CHECKPOINT_FILES):
+        return False
+    try:
+        # The Trainer writes this file last.
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return bool(list(checkpoint.glob("*.safetensors")))
+
+
+def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
+    """Makes a folder this run's own, or checks that it is already.
+
+    Args:
+        output_dir: A new or empty folder, or that of an earlier start of the same run.
+        settings: What makes the run what it is: model, data, tokenizer, masking; JSON values.
+
+    Raises:
+        ValueError: The folder holds other things, or a run with other settings.
+    """
+    folder = Path(output_dir)
+    record = folder / RUN_FILE
+    if record.is_file():
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+        changed = [
+            f"{name} was {earlier.get(name)!r}, now {settings.get(name)!r}"
+            for name in sorted({*earlier, *settings})
+            if earlier.get(name) != settings.get(name)
+        ]
+        if changed:
+            raise ValueError(
+                f"output_dir {output_dir!r} holds another run ({'; '.join(changed)}): "
+                "take a new folder"
+            )
+        return
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise ValueError(
+            f"output_dir {output_dir!r} is not empty and holds no run of this program: "
+            "take a new folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = record.with_suffix(".tmp")
+    temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.rename(record)
+
+
+class _Progress(TrainerCallback):
+    """Tells the stream of rows which epoch begins, and measures the speed of training."""
+
+    def __init__(self, stream: RowStream) -> None:
+        self.stream = stream
+        self.first_tokens = self.tokens = 0
+        self.time = 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.first_tokens = self.tokens = state.num_input_tokens_seen
+        self.time = time.perf_counter()
+
+    def measure_speed(self, tokens: int) -> float:
+        """Returns the tokens per second since the last call."""
+        now = time.perf_counter()
+        speed = (tokens - self.tokens) / max(now - self.time, 1e-9)
+        self.tokens, self.time = tokens, now
+        return speed
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        # Also right where the Trainer skips the first batches of an epoch, which hides the stream
+        # from it.
+        self.stream.set_epoch(math.floor(state.epoch or 0))
+
+
+class MaskedLanguageModelingTrainer(Trainer):
+    """Trains a model with a masked-language-modelling head on packed rows.
+
+    Its metrics are `loss` (nats per predicted token), `perplexity`, `masked_accuracy` and
+    `num_masked_tokens`, all over the tokens of the whole validation split, whatever its split into
+    batches.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        args: TrainingArguments,
+        train_rows: datasets.Dataset,
+        validation_rows: datasets.Dataset,
+        collator: MaskingCollator,
+        callbacks: Iterable[TrainerCallback] = (),
+    ) -> None:
+        """Builds the Trainer.
+
+        Args:
+            model: The model.
+            args: Arguments of training; rows keep all their columns whatever
+                `remove_unused_columns` says.
+            train_rows: Result of `pack_corpus`.
+            validation_rows: The same for validation.
+            collator: Masks the rows; its tokenizer is saved with the model.
+            callbacks: More callbacks.
+        """
+        # The collator needs each row's key, which no model takes.
+        args.remove_unused_columns = False
+        if args.ddp_find_unused_parameters is None:
+            # Every parameter takes part in the loss.
+            args.ddp_find_unused_parameters = False
+        if args.include_num_input_tokens_seen == "no":
+            args.include_num_input_tokens_seen = "non_padding"
+        seed = args.seed if args.data_seed is None else args.data_seed
+        global_batch_size = (
+            args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+        )
+        self._stream = RowStream(len(train_rows), global_batch_size, seed)
+        self._progress = _Progress(self._stream)
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=PackedRows(train_rows, seed),
+            eval_dataset=PackedRows(validation_rows, VALIDATION_SEED),
+            data_collator=collator,
+            processing_class=collator.tokenizer,
+            compute_metrics=_summarize,
+            callbacks=[*callbacks, self._progress],
+        )
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Returns what decays by the family's rule, by transformers' for other models."""
+        model_type = self.accelerator.unwrap_model(model).config.model_type
+        if model_type in NO_WEIGHT_DECAY:
+            return select_decay_parameters(model, model_type)
+        return super().get_decay_parameter_names(model)
+
+    def _get_train_sampler(
+        self, train_dataset: torch.utils.data.Dataset | None = None
+    ) -> RowStream:
+        return self._stream
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Logs, with the speed in tokens per second beside the loss."""
+        tokens = self.state.num_input_tokens_seen
+        if "loss" in logs:
+            logs["tokens_per_second"] = round(self._progress.measure_speed(tokens), 1)
+        if "train_runtime" in logs:
+            seconds = max(logs["train_runtime"], 1e-9)
+            logs["train_tokens_per_second"] = round(
+                (tokens - self._progress.first_tokens) / seconds, 1
+            )
+        super().log(logs, start_time)
+
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> tuple[None, Tensor, Tensor]:
+        """Returns each row's sums, not its logits: loss, hits, predicted tokens; (batch, 3)."""
+        inputs = self._prepare_inputs(inputs)
+        labels = inputs.pop("labels")
+        with torch.no_grad(), self.compute_loss_context_manager():
+            logits = model(**inputs).logits
+        predicted = labels != IGNORED_LABEL
+        targets = labels[predicted]
+        # (tokens, vocab): only the predicted ones are raised to full precision
+        logits = logits[predicted].float()
+        losses = nn.functional.cross_entropy(logits, targets, reduction="none")
+        sums = torch.stack(
+            [losses, (logits.argmax(dim=-1) == targets).float(), torch.ones_like(losses)], dim=1
+        )
+        totals = sums.new_zeros(len(labels), 3).index_add_(0, predicted.nonzero()[:, 0], sums)
+        # The Trainer calls for metrics only where there are labels.
+        return None, totals, labels.new_zeros(len(labels))
+
+
+def _summarize(prediction: EvalPrediction) -> dict[str, float]:
+    loss, hits, count = np.asarray(prediction.predictions, dtype=np.float64).sum(axis=0)
+    count = max(count, 1.0)
+    return {
+        "loss": loss / count,
+        "perplexity": float(np.exp(min(loss / count, 700.0))),
+        "masked_accuracy": hits / count,
+        "num_masked_tokens": count,
+    }

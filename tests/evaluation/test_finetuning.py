@@ -1,0 +1,208 @@
+import json
+import logging
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertTokenizer,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    TrainingArguments,
+)
+
+from modeling_lvbert.evaluation.finetuning import ModelArguments, TaskArguments, fine_tune
+
+WORDS = "good bad the boat bird sea old red".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A small library model: nothing here needs ours."""
+    folder = tmp_path_factory.mktemp("model")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    BertTokenizer(vocab=vocabulary, model_max_length=32).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=len(tokens),
+        embedding_size=16,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        hidden_dropout_prob=0.0,
+    )
+    ElectraForMaskedLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+def write(folder, name, rows):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder / name)
+
+
+def sentences(count, labels=("negative", "positive")):
+    rows = []
+    for number in range(count):
+        good = number % 2
+        text = f"the {WORDS[good == 0]} {WORDS[2 + number % 6]}"
+        rows.append({"sentence": text, "label": labels[good]})
+    return rows
+
+
+def tune(model_dir, folder, *, training=(), **task):
+    settings = {
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "report_to": "none",
+        "dataloader_pin_memory": False,
+        "save_strategy": "no",
+        "learning_rate": 1e-2,
+        "per_device_train_batch_size": 8,
+        **dict(training),
+    }
+    return fine_tune(
+        ModelArguments(str(model_dir)),
+        TaskArguments(**task),
+        TrainingArguments(output_dir=str(folder), **settings),
+    )
+
+
+def test_a_task_is_learned_saved_and_scored_again(model_dir, tmp_path):
+    files = {
+        "train_file": write(tmp_path, "train.jsonl", sentences(64)),
+        "validation_file": write(tmp_path, "validation.jsonl", sentences(13)),
+        "test_file": write(
+            tmp_path, "test.jsonl", [{"sentence": row["sentence"]} for row in sentences(2)]
+        ),
+    }
+    doing = {"do_train": True, "do_eval": True, "do_predict": True, "num_train_epochs": 5}
+    metrics = tune(model_dir, tmp_path / "tuned", training=doing, **files)
+    assert metrics["eval_accuracy"] == 1.0
+    assert metrics["eval_majority_baseline"] == pytest.approx(7 / 13)
+    saved = json.loads((tmp_path / "tuned" / "eval_results.json").read_text())
+    assert saved["eval_accuracy"] == 1.0
+    predictions = (tmp_path / "tuned" / "predict_results_test.txt").read_text()
+    assert predictions == "index\tprediction\n0\tnegative\n1\tpositive\n"
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "tuned")
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    # Another batch size, one class alone and no training: the saved labels count.
+    only = write(
+        tmp_path, "only.jsonl", [row for row in sentences(10) if row["label"] == "positive"]
+    )
+    again = tune(
+        tmp_path / "tuned",
+        tmp_path / "again",
+        training={"do_eval": True, "per_device_eval_batch_size": 2},
+        validation_file=only,
+    )
+    assert again["eval_accuracy"] == 1.0
+
+
+def test_a_saved_order_of_labels_is_kept(model_dir, tmp_path):
+    train = write(tmp_path, "train.jsonl", sentences(16))
+    tune(model_dir, tmp_path / "a", training={"do_train": True, "max_steps": 1}, train_file=train)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    config["id2label"] = {"0": "positive", "1": "negative"}
+    config["label2id"] = {"positive": 0, "negative": 1}
+    (tmp_path / "a" / "config.json").write_text(json.dumps(config))
+    tune(
+        tmp_path / "a",
+        tmp_path / "b",
+        training={"do_train": True, "max_steps": 1},
+        train_file=train,
+    )
+    kept = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert kept["id2label"] == {"0": "positive", "1": "negative"}
+
+
+def test_regression_has_one_output(model_dir, tmp_path):
+    train = write(tmp_path, "train.jsonl", sentences(64, labels=(0.5, 4.0)))
+    metrics = tune(
+        model_dir,
+        tmp_path / "tuned",
+        training={"do_train": True, "do_eval": True, "num_train_epochs": 4},
+        train_file=train,
+        validation_file=train,
+    )
+    assert metrics["eval_pearson"] > 0.9
+    config = json.loads((tmp_path / "tuned" / "config.json").read_text())
+    assert list(config["id2label"]) == ["0"]
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_pairs_are_cut_to_the_longest_input(model_dir, tmp_path, caplog, pad):
+    rows = [
+        {"sentence1": "the sea " * 40, "sentence2": "the boat", "label": n % 2} for n in range(8)
+    ]
+    with caplog.at_level(logging.WARNING):
+        tune(
+            model_dir,
+            tmp_path / "tuned",
+            training={"do_train": True, "max_steps": 1},
+            train_file=write(tmp_path, "train.jsonl", rows),
+            pad_to_max_length=pad,
+        )
+    assert caplog.text.count("the model's longest input is 32") == 1
+
+
+def test_a_collapsed_model_is_told(model_dir, tmp_path, caplog):
+    path = write(tmp_path, "train.jsonl", sentences(16))
+    with caplog.at_level(logging.WARNING):
+        tune(
+            model_dir,
+            tmp_path / "tuned",
+            training={"do_train": True, "do_eval": True, "max_steps": 1, "learning_rate": 0.0},
+            train_file=path,
+            validation_file=path,
+        )
+    assert "fine-tuning has collapsed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("training", "task", "message"),
+    [
+        ({}, {"train_file": "train"}, "nothing to do"),
+        ({"do_eval": True}, {"train_file": "train"}, "no data for 'validation'"),
+        ({"do_train": True}, {"train_file": "unlabelled"}, "no column of labels"),
+        ({"do_predict": True}, {"test_file": "unlabelled"}, "the labels are unknown"),
+        ({"do_train": True}, {"train_file": "none"}, "no such file"),
+        (
+            {"do_train": True, "do_eval": True},
+            {"train_file": "train", "validation_file": "odd"},
+            "validation_file: unknown labels",
+        ),
+    ],
+)
+def test_bad_data_is_refused_and_nothing_is_written(model_dir, tmp_path, training, task, message):
+    files = {
+        "train": sentences(4),
+        "unlabelled": [{"sentence": "the sea"}],
+        "odd": [{"sentence": "the sea", "label": "odd"}],
+    }
+    for name, rows in files.items():
+        write(tmp_path, f"{name}.jsonl", rows)
+    paths = {key: str(tmp_path / f"{name}.jsonl") for key, name in task.items()}
+    with pytest.raises(ValueError, match=message):
+        tune(model_dir, tmp_path / "tuned", training=training, **paths)
+    assert not (tmp_path / "tuned").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({}, "no data"),
+        ({"task_name": "boolq"}, "task_name 'boolq': must be one of cola"),
+        ({"dataset_name": "a", "train_file": "b"}, "only one kind"),
+    ],
+)
+def test_contradictory_options_are_refused(task, message):
+    with pytest.raises(ValueError, match=message):
+        TaskArguments(**task)
+
+
+def test_glue_s_spelling_of_a_task_is_understood():
+    assert TaskArguments(task_name="STS-B").task_name == "stsb"
