@@ -28,7 +28,7 @@ COMMON = """--model_size tiny --vocab_size 2048 --max_seq_length 64
 --logging_steps 100 --save_steps 500 --save_total_limit 1 --log_level error --use_cpu"""
 MODELS = {
     "lvbert": "--model_family lvbert --layer_order ddsfsf --max_steps 800",
-    "elcbert": "--model_family elcbert --layer_order 'dsf dsf' --variant zero --max_steps 1200",
+    "elcbert": "--model_family elcbert --layer_order 'dsf dsf' --variant zero --max_steps 800",
 }
 FINE_TUNING = """--do_train --do_eval --max_seq_length 64 --per_device_train_batch_size 16
 --learning_rate 5e-4 --warmup_steps 0.1 --num_train_epochs 5 --save_strategy no --logging_steps 100

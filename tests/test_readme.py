@@ -96,11 +96,10 @@ def reader_folder(tmp_path) -> Path:
         (folder / name).symlink_to(ROOT / name, target_is_directory=True)
 
     published = folder / "USER" / "lvbert-small"
-    published.mkdir(parents=True)
-    write_vocabulary(published / "vocab.txt", 20)
-    BertTokenizer(vocab=str(published / "vocab.txt")).save_pretrained(published)
+    vocabulary = {word: index for index, word in enumerate([*SPECIAL_TOKENS, *WORDS])}
+    BertTokenizer(vocab=vocabulary).save_pretrained(published)
     config = LVBertConfig(
-        vocab_size=20, hidden_size=16, num_attention_heads=2, layer_order="ddsffs"
+        vocab_size=len(vocabulary), hidden_size=16, num_attention_heads=2, layer_order="ddsffs"
     )
     LVBertForMaskedLM(config).save_pretrained(published)
 

@@ -241,6 +241,18 @@ def _widen(logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor
     return (logits[0] if isinstance(logits, tuple) else logits).float()
 
 
+class _FineTuner(Trainer):
+    """A Trainer whose validation loss, as its metrics, is the mean over the rows.
+
+    transformers' own is a mean of batches' means, which depends on how the rows are split.
+    """
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[None, Any, Any]:
+        """Leaves the loss to `compute_scores`."""
+        _, logits, labels = super().prediction_step(*args, **kwargs)
+        return None, logits, labels
+
+
 def fine_tune(
     model_args: ModelArguments, task_args: TaskArguments, training_args: TrainingArguments
 ) -> dict[str, float]:
@@ -302,7 +314,7 @@ def fine_tune(
         logits, labels = np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
         return compute_scores(logits, labels, scheme, task_args.task_name)
 
-    trainer = Trainer(
+    trainer = _FineTuner(
         model=model,
         args=training_args,
         train_dataset=parts.get("train"),

@@ -26,6 +26,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
@@ -404,6 +405,21 @@ def predict(logits: np.ndarray, scheme: LabelScheme) -> np.ndarray:
     return logits.reshape(len(logits)) if scheme.is_regression else logits.argmax(axis=-1)
 
 
+def compute_loss(logits: np.ndarray, labels: np.ndarray, scheme: LabelScheme) -> float:
+    """Returns the mean loss: cross-entropy in nats, squared error for regression.
+
+    Args:
+        logits: Output of a model, (rows, classes).
+        labels: True classes or values, (rows,).
+        scheme: The task's labels.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if scheme.is_regression:
+        return float(np.mean((logits.reshape(len(logits)) - labels) ** 2))
+    rows = np.arange(len(logits))
+    return float(np.mean(logsumexp(logits, axis=1) - logits[rows, labels]))
+
+
 def compute_scores(
     logits: np.ndarray, labels: np.ndarray, scheme: LabelScheme, task_name: str | None = None
 ) -> dict[str, float]:
@@ -419,8 +435,8 @@ def compute_scores(
             for two classes.
 
     Returns:
-        The metrics, `combined_score` (their mean) where there are several, and for classes
-        `majority_baseline`, the accuracy of always answering the most frequent label.
+        The metrics, `loss`, `combined_score` (the metrics' mean) where there are several, and for
+        classes `majority_baseline`, the accuracy of always answering the most frequent label.
     """
     predictions = predict(logits, scheme)
     if task_name:
@@ -434,6 +450,7 @@ def compute_scores(
     scores = {name: METRICS[name](predictions, labels) for name in names}
     if len(names) > 1:
         scores["combined_score"] = float(np.mean(list(scores.values())))
+    scores["loss"] = compute_loss(logits, labels, scheme)
     if not scheme.is_regression:
         scores["majority_baseline"] = float(
             np.bincount(np.asarray(labels, dtype=np.int64)).max() / len(labels)

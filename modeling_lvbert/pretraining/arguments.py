@@ -30,7 +30,7 @@ from transformers import HfArgumentParser, PreTrainedConfig, PreTrainedTokenizer
 from ..configuration_elcbert import ELCBertConfig
 from ..configuration_layer_order import LayerOrderConfig
 from ..configuration_lvbert import LVBertConfig
-from .masking import MASKING_UNITS
+from .masking import MASKING_UNITS, count_token_ids
 from .packing import check_tokenizer
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
@@ -238,9 +238,7 @@ def build_config(
         )
     if tokenizer is not None:
         check_tokenizer(tokenizer, fields.get("vocab_size"))
-        fields.setdefault(
-            "vocab_size", max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
-        )
+        fields.setdefault("vocab_size", count_token_ids(tokenizer))
         fields.update(pad_token_id=tokenizer.pad_token_id)
     if model_args.model_size == "tiny":
         return config_class(**{**TINY_SIZES[family], **fields})

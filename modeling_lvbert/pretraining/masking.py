@@ -13,10 +13,10 @@
 # limitations under the License.
 """Masked-token corruption as a pure function of seed, epoch, row and position.
 
-The choices come from a counter-based generator (SplitMix64, Steele et al. 2014), not from a
-generator with a state: a row's mask is the same on every rank, in every worker and batch, and after
-every restart. 15 % of a row's tokens are chosen, and of these 80 % become the mask token, 10 % a
-random token, 10 % stay (BERT, arXiv 1810.04805, section 3.1).
+The choices come from `counter_hash`, not from a generator with a state: a row's mask is the same on
+every rank, in every worker and batch, and after every restart. 15 % of a row's tokens are chosen,
+and of these 80 % become the mask token, 10 % a random token, 10 % stay (BERT, arXiv 1810.04805,
+section 3.1).
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+
+from .counter_hash import draw_fractions, hash_counters, make_row_keys, shift_right
 
 MASKING_UNITS = ("token", "whole_word")
 IGNORED_LABEL = -100
@@ -35,36 +37,16 @@ NO_WORD = -1
 _CHOICE, _ACTION, _REPLACEMENT = 1, 2, 3
 
 
-def _shift_right(values: Tensor, bits: int) -> Tensor:
-    return (values >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def hash_counters(keys: Tensor, counters: Tensor) -> Tensor:
-    """Returns 64 random bits for each pair of key and counter, int64, in their broadcast shape.
-
-    This is output number `counter` of a SplitMix64 generator with seed `key`.
-
-    Args:
-        keys: int64 of any shape, e.g. an earlier result.
-        counters: int64, broadcastable with `keys`.
-    """
-    # SplitMix64's three constants as signed 64-bit numbers; products wrap around.
-    bits = keys + (counters + 1) * -0x61C8864680B583EB
-    bits = (bits ^ _shift_right(bits, 30)) * -0x40A7B892E31B1A47
-    bits = (bits ^ _shift_right(bits, 27)) * -0x6B2FB644ECCEEE15
-    return bits ^ _shift_right(bits, 31)
-
-
-def draw_fractions(keys: Tensor, counters: Tensor) -> Tensor:
-    """Returns `hash_counters` as fractions from 0 to below 1, float64."""
-    # 53 random bits are an exact fraction in float64.
-    return _shift_right(hash_counters(keys, counters), 11).double() / 2**53
-
-
 def find_special_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Returns the ids of all special tokens, also of those without a role, ascending."""
     added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
     return sorted(added | set(tokenizer.all_special_ids))
+
+
+def count_token_ids(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Returns the size of the smallest embedding table that has a row for every id."""
+    # Not the number of tokens: a vocabulary may have gaps.
+    return max(tokenizer.get_vocab().values()) + 1
 
 
 def find_unit_starts(word_ids: Tensor) -> Tensor:
@@ -105,6 +87,20 @@ def choose_tokens(candidates: Tensor, unit_starts: Tensor, keys: Tensor, fractio
     return candidates & (ranks.gather(1, unit_starts) < budget)
 
 
+def check_masking(masking_unit: str, mask_fraction: float) -> None:
+    """Checks a unit of masking and a share of tokens to mask.
+
+    Raises:
+        ValueError: An unknown unit, or a share that is not above 0 and at most 1.
+    """
+    if masking_unit not in MASKING_UNITS:
+        raise ValueError(
+            f"masking_unit {masking_unit!r}: must be one of {', '.join(MASKING_UNITS)}"
+        )
+    if not 0 < mask_fraction <= 1:
+        raise ValueError(f"mask_fraction {mask_fraction}: must be above 0 and at most 1")
+
+
 @dataclass
 class MaskingCollator:
     """Pads rows to the longest of the batch and masks them.
@@ -132,21 +128,16 @@ class MaskingCollator:
         Raises:
             ValueError: An unknown unit, or a fraction outside its range.
         """
-        if self.masking_unit not in MASKING_UNITS:
-            raise ValueError(
-                f"masking_unit {self.masking_unit!r}: must be one of {', '.join(MASKING_UNITS)}"
-            )
-        if not 0 < self.mask_fraction <= 1:
-            raise ValueError(f"mask_fraction {self.mask_fraction}: must be above 0 and at most 1")
+        check_masking(self.masking_unit, self.mask_fraction)
         shares = (self.mask_token_fraction, self.random_token_fraction)
         if min(shares) < 0 or sum(shares) > 1:
             raise ValueError(
                 f"mask_token_fraction {shares[0]}, random_token_fraction {shares[1]}: "
                 "neither may be negative, their sum may be at most 1"
             )
-        special_ids = find_special_ids(self.tokenizer)
-        ordinary = torch.ones(len(self.tokenizer), dtype=torch.bool)
-        ordinary[special_ids] = False
+        ordinary = torch.zeros(count_token_ids(self.tokenizer), dtype=torch.bool)
+        ordinary[list(self.tokenizer.get_vocab().values())] = True
+        ordinary[find_special_ids(self.tokenizer)] = False
         self._is_special = ~ordinary
         self._ordinary_ids = ordinary.nonzero().squeeze(1)
 
@@ -164,11 +155,8 @@ class MaskingCollator:
         if self.masking_unit == "whole_word":
             unit_starts = find_unit_starts(_pad([row["word_ids"] for row in rows], length, NO_WORD))
         candidates = attention_mask.bool() & ~self._is_special[input_ids]
-        keys = torch.zeros(len(rows), dtype=torch.int64)
-        # (batch, 3): seed, epoch and row number
-        for counters in torch.tensor([row["mask_key"] for row in rows]).unbind(dim=1):
-            keys = hash_counters(keys, counters)
-        corrupted, labels = self._corrupt(input_ids, candidates, unit_starts, keys.unsqueeze(1))
+        keys = make_row_keys([row["mask_key"] for row in rows])
+        corrupted, labels = self._corrupt(input_ids, candidates, unit_starts, keys)
         return {"input_ids": corrupted, "attention_mask": attention_mask, "labels": labels}
 
     def _corrupt(
@@ -180,7 +168,7 @@ class MaskingCollator:
         positions = torch.arange(input_ids.shape[1])
         chosen = choose_tokens(candidates, unit_starts, stream(_CHOICE), self.mask_fraction)
         action = draw_fractions(stream(_ACTION), positions)
-        draws = _shift_right(hash_counters(stream(_REPLACEMENT), positions), 1) % len(
+        draws = shift_right(hash_counters(stream(_REPLACEMENT), positions), 1) % len(
             self._ordinary_ids
         )
         becomes_mask = chosen & (action < self.mask_token_fraction)

@@ -28,7 +28,7 @@ from datasets.fingerprint import Hasher
 from torch.utils.data import Dataset, Sampler
 from transformers import PreTrainedTokenizerBase
 
-from .masking import NO_WORD
+from .masking import NO_WORD, count_token_ids
 
 REQUIRED_TOKENS = ("mask_token", "cls_token", "sep_token", "pad_token")
 
@@ -49,10 +49,10 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, vocab_size: int | None =
             f"tokenizer {tokenizer.name_or_path!r} has no {', '.join(missing)}: "
             f"{', '.join(REQUIRED_TOKENS)} are all needed"
         )
-    largest = max(len(tokenizer) - 1, *tokenizer.get_vocab().values())
-    if vocab_size is not None and largest >= vocab_size:
+    needed = count_token_ids(tokenizer)
+    if vocab_size is not None and needed > vocab_size:
         raise ValueError(
-            f"vocab_size {vocab_size}: at least {largest + 1} is needed for the tokenizer's ids"
+            f"vocab_size {vocab_size}: at least {needed} is needed for the tokenizer's ids"
         )
 
 

@@ -26,9 +26,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArgumen
 from ..configuration_layer_order import LayerOrderConfig
 from .arguments import DataArguments, ModelArguments, build_config, check_length
 from .corpus import load_corpus
-from .masking import MaskingCollator
+from .masking import MaskingCollator, check_masking
 from .packing import pack_corpus
-from .tokenizer_training import choose_vocab_size, train_tokenizer
+from .tokenizer_training import check_vocab_size, choose_vocab_size, train_tokenizer
 from .trainer import claim_output_dir
 
 
@@ -66,8 +66,7 @@ def prepare_run(
     Raises:
         ValueError: Any option or file that cannot be used.
     """
-    config = build_config(model_args, config_args)
-    check_length(config, data_args.max_seq_length)
+    tokenizer = _check_options(model_args, config_args, data_args)
     with training_args.main_process_first(desc="preparing the data"):
         corpus = load_corpus(
             data_args.train_file,
@@ -79,14 +78,11 @@ def prepare_run(
         )
         run = describe_run(model_args, config_args, data_args, corpus, training_args.seed)
         claim_output_dir(str(training_args.output_dir), run)
-        tokenizer = prepare_tokenizer(
-            data_args.tokenizer_name,
-            corpus["train"],
-            config,
-            config_args.vocab_size,
-            str(training_args.output_dir),
-        )
-        if data_args.tokenizer_name is None:
+        if tokenizer is None:
+            config = build_config(model_args, config_args)
+            tokenizer = provide_tokenizer(
+                corpus["train"], config, config_args.vocab_size, str(training_args.output_dir)
+            )
             # What was asked for is the most that training may give.
             config_args = dataclasses.replace(config_args, vocab_size=None)
         config = build_config(model_args, config_args, tokenizer)
@@ -103,6 +99,26 @@ def prepare_run(
             for split in ("train", "validation")
         }
     return PreparedRun(config, collator, rows["train"], rows["validation"])
+
+
+def _check_options(
+    model_args: ModelArguments, config_args: Any, data_args: DataArguments
+) -> PreTrainedTokenizerBase | None:
+    """Checks all that can be checked before any work, and returns the named tokenizer."""
+    config = build_config(model_args, config_args)
+    check_length(config, data_args.max_seq_length)
+    check_masking(data_args.masking_unit, data_args.mlm_probability)
+    name = data_args.tokenizer_name
+    if name is None:
+        if config_args.vocab_size is not None:
+            check_vocab_size(config_args.vocab_size)
+        return None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"tokenizer_name {name!r} cannot be loaded: {error}") from None
+    build_config(model_args, config_args, tokenizer)
+    return tokenizer
 
 
 def describe_run(
@@ -129,43 +145,27 @@ def describe_run(
     }
 
 
-def prepare_tokenizer(
-    name: str | None,
-    documents: datasets.Dataset,
-    config: LayerOrderConfig,
-    vocab_size: int | None,
-    output_dir: str,
+def provide_tokenizer(
+    documents: datasets.Dataset, config: LayerOrderConfig, vocab_size: int | None, output_dir: str
 ) -> PreTrainedTokenizerBase:
-    """Loads the named tokenizer, or trains one, kept in the run's folder from then on.
+    """Trains a tokenizer of the model's kind, kept in the run's folder and taken from there later.
 
     Args:
-        name: Folder or Hub name; None trains.
         documents: Training documents.
         config: The model's configuration.
-        vocab_size: Size of a trained vocabulary; by the size of the corpus if None.
+        vocab_size: Size of the vocabulary; by the size of the corpus if None.
         output_dir: The run's folder.
-
-    Raises:
-        ValueError: No such tokenizer, or a vocabulary too small to train.
     """
     folder = Path(output_dir)
-    if name is None and (folder / "tokenizer.json").is_file():
-        name = output_dir
-    if name is not None:
-        try:
-            return AutoTokenizer.from_pretrained(name)
-        except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"tokenizer_name {name!r} cannot be loaded: {error}") from None
-    tokenizer = train_tokenizer(
-        documents,
-        config.model_type,
-        vocab_size or choose_vocab_size(documents),
-        config.max_position_embeddings,
-    )
-    temporary = folder / ".tokenizer"
-    tokenizer.save_pretrained(temporary)
-    # tokenizer.json comes last: where it is, all is.
-    for path in sorted(temporary.iterdir(), key=lambda path: path.name == "tokenizer.json"):
-        path.rename(folder / path.name)
-    temporary.rmdir()
+    if not (folder / "tokenizer.json").is_file():
+        size = vocab_size or choose_vocab_size(documents)
+        tokenizer = train_tokenizer(
+            documents, config.model_type, size, config.max_position_embeddings
+        )
+        temporary = folder / ".tokenizer"
+        tokenizer.save_pretrained(temporary)
+        # tokenizer.json comes last: where it is, all is.
+        for path in sorted(temporary.iterdir(), key=lambda path: path.name == "tokenizer.json"):
+            path.rename(folder / path.name)
+        temporary.rmdir()
     return AutoTokenizer.from_pretrained(output_dir)

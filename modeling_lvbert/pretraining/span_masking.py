@@ -51,6 +51,15 @@ def _accumulate_length_probabilities() -> list[float]:
 
 
 _LENGTH_THRESHOLDS = torch.tensor(_accumulate_length_probabilities(), dtype=torch.float64)
+# What the positions of a span of 0, 1, ... 9 tokens are from its start.
+_OFFSETS = torch.tensor(
+    [
+        [max(0, min(offset, length - 1)) for offset in range(LENGTH_MODULUS - 1)]
+        for length in range(LENGTH_MODULUS)
+    ]
+)
+# Spans begin and end at most this far from the row.
+_MARGIN = LENGTH_MODULUS - 1
 
 
 def choose_spans(
@@ -73,7 +82,7 @@ def choose_spans(
     targets = (candidates & hits).sum(dim=1, keepdim=True)
     targets = torch.maximum(targets, candidates.any(dim=1, keepdim=True).long())
     # Enough for nearly every row; the few others take all of their spans.
-    num_spans = min(MAX_SPANS, 8 + int(0.6 * fraction * candidates.shape[1]))
+    num_spans = min(MAX_SPANS, 12 + int(0.6 * fraction * candidates.shape[1]))
     chosen, owners, is_done = _drop_spans(candidates, row_lengths, keys, targets, num_spans)
     if num_spans < MAX_SPANS and not is_done.all():
         rest = (~is_done).nonzero().squeeze(1)
@@ -92,13 +101,14 @@ def _drop_spans(
         See `choose_spans`; third whether the target was reached, bool, (batch,).
     """
     numbers = torch.arange(num_spans, device=candidates.device)
-    # One place more than there are tokens, for what falls outside.
-    places = _place_spans(row_lengths, keys, numbers, outside=candidates.shape[1])
-    # (batch, spans * length)
+    # Margins take what falls outside the row.
+    row = slice(_MARGIN, _MARGIN + candidates.shape[1])
+    grid = numbers.new_full((len(candidates), row.stop + _MARGIN), num_spans)
+    # (batch, spans * longest length)
+    places = _place_spans(row_lengths, keys, numbers).flatten(1).add_(_MARGIN)
     span_of_place = numbers.repeat_interleave(LENGTH_MODULUS - 1).expand_as(places)
-    grid = numbers.new_full((len(candidates), candidates.shape[1] + 1), num_spans)
-    first_spans = grid.scatter_reduce(1, places, span_of_place, "amin")[:, :-1]
-    first_spans = first_spans.masked_fill(~candidates, num_spans)
+    first_spans = grid.scatter_reduce(1, places, span_of_place, "amin")[:, row]
+    first_spans = torch.where(candidates, first_spans, num_spans)
     # (batch, spans + 1): how many candidates each span is the first to cover
     news = numbers.new_zeros(len(candidates), num_spans + 1)
     news.scatter_add_(1, first_spans, torch.ones_like(first_spans))
@@ -106,19 +116,20 @@ def _drop_spans(
     # The spans that fell before the target was reached.
     num_fallen = 1 + (covered < targets).sum(dim=1, keepdim=True)
     last_spans = torch.where(span_of_place < num_fallen, span_of_place, 0)
-    owners = torch.zeros_like(grid).scatter_reduce(1, places, last_spans, "amax")[:, :-1]
+    owners = torch.zeros_like(grid).scatter_reduce(1, places, last_spans, "amax")[:, row]
     chosen = first_spans < num_fallen.clamp(max=num_spans)
     return chosen, owners, (num_fallen <= num_spans).squeeze(1)
 
 
-def _place_spans(row_lengths: Tensor, keys: Tensor, numbers: Tensor, outside: int) -> Tensor:
-    """Returns the positions that each span covers, int64, (batch, spans * longest length).
+def _place_spans(row_lengths: Tensor, keys: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the positions that each span covers, int64, (batch, spans, longest length).
+
+    A shorter span repeats its last position, an empty one has the position behind the row alone.
 
     Args:
         row_lengths: Tokens of each row, (batch, 1).
         keys: One key for each row, (batch, 1).
         numbers: Numbers of the spans, (spans,).
-        outside: What stands where a span is shorter or leaves the row.
     """
     length_keys, place_keys = (
         hash_counters(keys, numbers.new_tensor(stream)) for stream in (_LENGTH, _PLACE)
@@ -130,8 +141,5 @@ def _place_spans(row_lengths: Tensor, keys: Tensor, numbers: Tensor, outside: in
     # A span of n tokens begins from n - 1 places before the first token to n behind the last.
     num_places = row_lengths + 2 * lengths - 1
     starts = (draw_fractions(place_keys, numbers) * num_places).long() - (lengths - 1)
-    ends = torch.minimum(starts + lengths, row_lengths)
-    # (batch, spans, longest length)
-    places = starts.unsqueeze(2) + torch.arange(LENGTH_MODULUS - 1, device=keys.device)
-    is_outside = (places < 0) | (places >= ends.unsqueeze(2))
-    return places.masked_fill_(is_outside, outside).flatten(1)
+    starts = torch.minimum(torch.where(lengths > 0, starts, row_lengths), row_lengths)
+    return starts.unsqueeze(2) + _OFFSETS.to(keys.device)[lengths]

@@ -50,6 +50,20 @@ def choose_vocab_size(documents: datasets.Dataset) -> int:
     return next((size for limit, size in _SIZES if num_bytes <= limit), _LARGEST_SIZE)
 
 
+def check_vocab_size(vocab_size: int) -> None:
+    """Checks that a vocabulary to train has room for the alphabet.
+
+    Raises:
+        ValueError: It has not.
+    """
+    # The ELC kind starts from all 256 bytes, the BERT kind from the characters of the text.
+    smallest = len(ELCBERT_SPECIAL_TOKENS) + 256
+    if vocab_size < smallest:
+        raise ValueError(
+            f"vocab_size {vocab_size}: at least {smallest} is needed to train a tokenizer"
+        )
+
+
 def train_tokenizer(
     documents: datasets.Dataset, model_family: str, vocab_size: int, model_max_length: int
 ) -> PreTrainedTokenizerBase:
@@ -65,12 +79,7 @@ def train_tokenizer(
     Raises:
         ValueError: `vocab_size` leaves no room for the alphabet.
     """
-    # The ELC kind starts from all 256 bytes, the BERT kind from the characters of the text.
-    smallest = len(ELCBERT_SPECIAL_TOKENS) + 256
-    if vocab_size < smallest:
-        raise ValueError(
-            f"vocab_size {vocab_size}: at least {smallest} is needed to train a tokenizer"
-        )
+    check_vocab_size(vocab_size)
     train = _train_elcbert_tokenizer if model_family == "elcbert" else _train_bert_tokenizer
     return train(documents, vocab_size, model_max_length)
 

@@ -41,7 +41,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from .masking import IGNORED_LABEL, MaskingCollator, find_special_ids
+from .masking import IGNORED_LABEL, MaskingCollator, count_token_ids, find_special_ids
 from .packing import PackedRows, RowStream
 
 # Parts of the names of parameters that the authors train without weight decay: LV-BERT's
@@ -78,7 +78,7 @@ def compute_unigram_entropy(rows: datasets.Dataset, tokenizer: PreTrainedTokeniz
 
     A model that ignores the context cannot have a smaller loss on these rows.
     """
-    counts = np.zeros(len(tokenizer), dtype=np.int64)
+    counts = np.zeros(count_token_ids(tokenizer), dtype=np.int64)
     for start in range(0, len(rows), 1000):
         ids = rows[start : start + 1000]["input_ids"]
         counts += np.bincount([token for row in ids for token in row], minlength=len(counts))

@@ -133,6 +133,19 @@ def test_regression_has_one_output(model_dir, tmp_path):
     assert list(config["id2label"]) == ["0"]
 
 
+def test_scores_do_not_depend_on_the_batch(model_dir, tmp_path):
+    path = write(tmp_path, "validation.jsonl", sentences(7))
+    scores = []
+    for batch in (1, 2, 7):
+        training = {"do_eval": True, "per_device_eval_batch_size": batch}
+        scores.append(
+            tune(model_dir, tmp_path / str(batch), training=training, validation_file=path)
+        )
+    for key in ("eval_loss", "eval_accuracy", "eval_f1"):
+        assert scores[0][key] == pytest.approx(scores[1][key], abs=1e-6)
+        assert scores[0][key] == pytest.approx(scores[2][key], abs=1e-6)
+
+
 @pytest.mark.parametrize("pad", [False, True])
 def test_pairs_are_cut_to_the_longest_input(model_dir, tmp_path, caplog, pad):
     rows = [

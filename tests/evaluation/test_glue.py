@@ -8,6 +8,7 @@ from modeling_lvbert.evaluation.glue import (
     GLUE_TASKS,
     LabelScheme,
     build_dataset,
+    compute_loss,
     compute_scores,
     find_label_column,
     find_label_scheme,
@@ -214,9 +215,21 @@ def test_each_glue_task_has_its_metrics():
         scheme = LabelScheme(list(about.labels))
         values = (np.array([1.0, 2.0, 4.0]), labels) if scheme.is_regression else (logits, labels)
         scores = compute_scores(*values, scheme, task)
-        extra = {"combined_score"} if len(about.metrics) > 1 else set()
+        extra = {"loss", "combined_score"} if len(about.metrics) > 1 else {"loss"}
         extra |= set() if scheme.is_regression else {"majority_baseline"}
         assert set(scores) == {*about.metrics, *extra}
+
+
+def test_the_loss_is_torch_s():
+    import torch
+
+    logits, labels = torch.randn(7, 3), torch.tensor([0, 1, 2, 2, 1, 0, 0])
+    loss = compute_loss(logits.numpy(), labels.numpy(), LabelScheme(["a", "b", "c"]))
+    assert loss == pytest.approx(torch.nn.functional.cross_entropy(logits, labels).item(), abs=1e-6)
+    values, truth = torch.randn(7, 1), torch.randn(7)
+    loss = compute_loss(values.numpy(), truth.numpy(), LabelScheme([]))
+    expected = torch.nn.functional.mse_loss(values.squeeze(1), truth)
+    assert loss == pytest.approx(expected.item(), abs=1e-6)
 
 
 def test_regression_is_scored_by_correlation():

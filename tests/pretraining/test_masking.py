@@ -1,7 +1,9 @@
 import datasets
 import pytest
 import torch
+from transformers import BertTokenizer
 
+from modeling_lvbert.pretraining.counter_hash import hash_counters
 from modeling_lvbert.pretraining.masking import (
     IGNORED_LABEL,
     NO_WORD,
@@ -9,19 +11,8 @@ from modeling_lvbert.pretraining.masking import (
     choose_tokens,
     find_special_ids,
     find_unit_starts,
-    hash_counters,
 )
 from modeling_lvbert.pretraining.packing import PackedRows, pack_corpus
-
-BITS = 1 << 64
-
-
-def naive_splitmix64(seed: int, number: int) -> int:
-    """Output `number` of the generator, in unsigned Python integers."""
-    bits = (seed + (number + 1) * 0x9E3779B97F4A7C15) % BITS
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9 % BITS
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EB % BITS
-    return bits ^ (bits >> 31)
 
 
 @pytest.fixture
@@ -37,22 +28,6 @@ def strip(batch, index):
     """One row of a batch without its padding."""
     length = int(batch["attention_mask"][index].sum())
     return batch["input_ids"][index, :length].tolist(), batch["labels"][index, :length].tolist()
-
-
-@pytest.mark.parametrize("seed", [0, 1, -1, 2**63 - 1, -(2**63)])
-def test_the_hash_is_splitmix64(seed):
-    numbers = [0, 1, 5, 1_000_003]
-    hashed = hash_counters(torch.tensor(seed), torch.tensor(numbers))
-    assert [value % BITS for value in hashed.tolist()] == [
-        naive_splitmix64(seed, number) for number in numbers
-    ]
-
-
-def test_splitmix64_gives_the_published_numbers():
-    # The first outputs for seed 1234567, as printed beside many implementations.
-    hashed = hash_counters(torch.tensor(1234567), torch.arange(3))
-    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert [value % BITS for value in hashed.tolist()] == expected
 
 
 @pytest.mark.parametrize("unit", ["token", "whole_word"])
@@ -126,6 +101,18 @@ def test_special_tokens_and_padding_are_never_masked_nor_drawn(tokenizer, rows):
     assert not drawn & set(special.tolist())
     assert max(drawn) < len(tokenizer)
     assert len(drawn) > 0.8 * (len(tokenizer) - len(special))
+
+
+def test_ids_beyond_a_gap_in_the_vocabulary_are_masked_and_drawn():
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    vocabulary = {**{token: number for number, token in enumerate(tokens)}, "b": 40}
+    tokenizer = BertTokenizer(vocab=vocabulary)
+    collator = MaskingCollator(tokenizer, mask_token_fraction=0.0, random_token_fraction=1.0)
+    rows = [{"input_ids": [2, 40, 5, 40, 3], "mask_key": (0, 0, number)} for number in range(80)]
+    batch = collator(rows)
+    chosen = batch["labels"] != IGNORED_LABEL
+    assert set(batch["labels"][chosen].tolist()) == {5, 40}
+    assert set(batch["input_ids"][chosen].tolist()) == {5, 40}
 
 
 def test_every_row_has_something_to_predict(tokenizer):
