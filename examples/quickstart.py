@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from modeling_lvbert.evaluation.acceptability import write_task
@@ -22,17 +23,25 @@ from modeling_lvbert.pretraining.corpus import load_embedded_corpus, split_sente
 
 logger = logging.getLogger("quickstart")
 EXAMPLES = Path(__file__).resolve().parent
-COMMON = """--model_size tiny --vocab_size 2048 --max_seq_length 64
+PRE_TRAINING = """--model_size tiny --vocab_size 2048 --max_seq_length 64
 --per_device_train_batch_size 16 --learning_rate 2e-3 --warmup_steps 100 --adam_beta2 0.98
 --hidden_dropout_prob 0 --attention_probs_dropout_prob 0
---logging_steps 100 --save_steps 500 --save_total_limit 1 --log_level error --use_cpu"""
+--logging_steps 100 --save_steps 500 --save_total_limit 1 --log_level error --use_cpu
+--disable_tqdm true"""
 MODELS = {
     "lvbert": "--model_family lvbert --layer_order ddsfsf --max_steps 800",
     "elcbert": "--model_family elcbert --layer_order 'dsf dsf' --variant zero --max_steps 800",
 }
 FINE_TUNING = """--do_train --do_eval --max_seq_length 64 --per_device_train_batch_size 16
 --learning_rate 5e-4 --warmup_steps 0.1 --num_train_epochs 5 --save_strategy no --logging_steps 100
---log_level error --use_cpu"""
+--log_level error --use_cpu --disable_tqdm true --trust_remote_code"""
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONUNBUFFERED": "1",
+}
 FILL_MASK = """
 import sys
 sys.modules["modeling_lvbert"] = None  # importing the package fails from here on
@@ -45,11 +54,31 @@ for folder in sys.argv[1:]:
 """
 
 
-def start(title: str, *command: str) -> None:
+def start(name: str, command: list[str]) -> None:
     """Runs a Python command without a network and shows what it prints; stops if it fails."""
-    logger.info("%s\n    python %s", title, "..." if "-c" in command else shlex.join(command))
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    subprocess.run([sys.executable, *command], check=True, env=environment)
+    # Small matrices gain nothing from more threads.
+    threads = str(min(4, max(1, (os.cpu_count() or 1) // 2)))
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        env={**os.environ, **QUIET, "OMP_NUM_THREADS": threads},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        for line in process.stdout or ():
+            sys.stdout.write(f"[{name}] {line}")
+            sys.stdout.flush()
+    if process.returncode:
+        raise SystemExit(f"error: {name}: {shlex.join(command)} ended with {process.returncode}")
+
+
+def start_side_by_side(commands: dict[str, list[str]]) -> None:
+    """Runs a command for each model at the same time, each on its share of the cores."""
+    for command in commands.values():
+        logger.info("    python %s", shlex.join(command))
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(start, commands, commands.values()))
 
 
 def make_table(folder: Path) -> str:
@@ -72,20 +101,35 @@ def make_table(folder: Path) -> str:
 def main(output_dir: str) -> None:
     """Runs every step in `output_dir`."""
     began, folder = time.perf_counter(), Path(output_dir)
-    for name, options in MODELS.items():
-        options = shlex.split(f"{options} {COMMON}") + ["--output_dir", str(folder / name)]
-        start(f"pre-training {name}", str(EXAMPLES / "run_pretraining.py"), *options)
-    folders = [str(folder / name) for name in MODELS]
-    start("filling a mask in a process without this package", "-I", "-c", FILL_MASK, *folders)
+    logger.info("pre-training both models, about two minutes on two cores")
+    start_side_by_side(
+        {
+            name: [
+                str(EXAMPLES / "run_pretraining.py"),
+                *shlex.split(f"{options} {PRE_TRAINING}"),
+                f"--output_dir={folder / name}",
+            ]
+            for name, options in MODELS.items()
+        }
+    )
+    logger.info("filling a mask in a process that cannot import this package")
+    start("fill-mask", ["-I", "-c", FILL_MASK, *(str(folder / name) for name in MODELS)])
     texts = load_embedded_corpus()["held_out"]["text"]
     held_out = [line for text in texts for line in text.splitlines()]
     rows = write_task([s for line in held_out for s in split_sentences(line)], folder / "task", 300)
-    logger.info("made an acceptability task of unseen sentences: %s rows", rows)
-    for name in MODELS:
-        files = [f"--{split}_file={folder}/task/{split}.jsonl" for split in rows]
-        options = [*files, *shlex.split(FINE_TUNING), f"--output_dir={folder}/{name}-tuned"]
-        options += [f"--model_name_or_path={folder}/{name}", "--trust_remote_code"]
-        start(f"fine-tuning {name}", str(EXAMPLES / "run_glue.py"), *options)
+    logger.info("fine-tuning both models on a task made of unseen sentences: %s rows", rows)
+    start_side_by_side(
+        {
+            name: [
+                str(EXAMPLES / "run_glue.py"),
+                f"--model_name_or_path={folder / name}",
+                *(f"--{split}_file={folder}/task/{split}.jsonl" for split in rows),
+                *shlex.split(FINE_TUNING),
+                f"--output_dir={folder / name}-tuned",
+            ]
+            for name in MODELS
+        }
+    )
     table = make_table(folder)
     (folder / "table.txt").write_text(table, encoding="utf-8")
     logger.info("done in %.0f s; everything is in %s", time.perf_counter() - began, folder)

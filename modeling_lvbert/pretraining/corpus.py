@@ -35,6 +35,8 @@ from typing import Any, BinaryIO
 import datasets
 from datasets.exceptions import DatasetGenerationError
 
+from .normalizers import NORMALIZERS, normalize_lines
+
 SPLITS = ("train", "validation", "held_out")
 
 # Of 100 documents of the embedded text; by name, so that a change to one module moves no other.
@@ -89,16 +91,24 @@ def _open(path: str) -> BinaryIO:
     return _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb")
 
 
-def iterate_documents(path: str, digest: str) -> Iterator[dict[str, str]]:
+def open_lines(path: str) -> codecs.StreamReader:
+    """Opens a UTF-8 text, also a packed one, to iterate over its lines."""
+    return codecs.getreader("utf-8-sig")(_open(path))
+
+
+def iterate_documents(
+    path: str, digest: str, source: str | None = None
+) -> Iterator[dict[str, str]]:
     """Yields the documents of a text file: runs of lines between blank lines.
 
     Args:
         path: The file, checked by `check_file`.
         digest: Its content's SHA-256; the cache is named by the arguments.
+        source: Where the text is from, one of `NORMALIZERS`; None takes the lines as they are.
     """
     lines: list[str] = []
-    with _open(path) as file:
-        for line in codecs.getreader("utf-8-sig")(file):
+    with open_lines(path) as raw:
+        for line in raw if source is None else normalize_lines(source, raw):
             text = line.strip()
             if text:
                 lines.append(text)
@@ -109,24 +119,32 @@ def iterate_documents(path: str, digest: str) -> Iterator[dict[str, str]]:
         yield {"text": "\n".join(lines)}
 
 
-def load_file(name: str, path: str, text_column: str | None = None) -> datasets.Dataset:
+def load_file(
+    name: str, path: str, text_column: str | None = None, source: str | None = None
+) -> datasets.Dataset:
     """Loads a file's documents, column `text`.
 
     Args:
         name: The option that named the file, for messages.
         path: `.csv`, `.json` or `.jsonl` (one record a document), anything else is plain text.
         text_column: Column of the table to read; its only column of strings, or "text", if absent.
+        source: Where a plain text is from, one of `NORMALIZERS`.
 
     Raises:
-        ValueError: See `check_file`; also a damaged table or a wrong column.
+        ValueError: See `check_file`; also a damaged table, a wrong column, an unknown source, or a
+            source of a table.
     """
+    if source is not None and source not in NORMALIZERS:
+        raise ValueError(f"source {source!r}: must be one of {', '.join(NORMALIZERS)}")
     digest = check_file(name, path)
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in _OPENERS]
     kind = _TABLES.get(suffixes[-1]) if suffixes else None
     if kind is None:
         return datasets.Dataset.from_generator(
-            iterate_documents, gen_kwargs={"path": path, "digest": digest}
+            iterate_documents, gen_kwargs={"path": path, "digest": digest, "source": source}
         )
+    if source is not None:
+        raise ValueError(f"{name} {path!r}: source {source!r} is for plain text, not for {kind}")
     try:
         table = datasets.load_dataset(kind, data_files=path, split="train")
     except (DatasetGenerationError, datasets.exceptions.DataFilesNotFoundError) as error:

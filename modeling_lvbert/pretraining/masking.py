@@ -16,19 +16,22 @@
 The choices come from `counter_hash`, not from a generator with a state: a row's mask is the same on
 every rank, in every worker and batch, and after every restart. 15 % of a row's tokens are chosen,
 and of these 80 % become the mask token, 10 % a random token, 10 % stay (BERT, arXiv 1810.04805,
-section 3.1).
+section 3.1); of a span all do the same.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from .counter_hash import draw_fractions, hash_counters, make_row_keys, shift_right
+from .span_masking import choose_spans
 
-MASKING_UNITS = ("token", "whole_word")
+MASKING_UNITS = ("token", "whole_word", "span")
 IGNORED_LABEL = -100
 # Word index of tokens that belong to no word: special tokens and padding.
 NO_WORD = -1
@@ -108,7 +111,7 @@ class MaskingCollator:
     Attributes:
         tokenizer: Gives the ids of the special tokens, which are never masked nor drawn as
             replacements.
-        masking_unit: "token" or "whole_word"; the latter needs rows packed with `word_ids`.
+        masking_unit: "token", "whole_word", which needs rows packed with `word_ids`, or "span".
         mask_fraction: Share of a row's tokens to predict.
         mask_token_fraction: Share of these that become the mask token.
         random_token_fraction: Share of these that become a random token; the rest keeps its token.
@@ -144,43 +147,76 @@ class MaskingCollator:
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Returns `input_ids`, `attention_mask` and `labels` (-100: no prediction), (batch, seq).
 
+        Rows of two segments also give `token_type_ids`.
+
         Args:
-            rows: Rows of `PackedRows`: `input_ids`, `mask_key` (seed, epoch and row number) and,
-                for whole words, `word_ids`.
+            rows: Rows of `PackedRows`: `input_ids`, `mask_key` (seed, epoch and row number), for
+                whole words `word_ids`, for two segments `token_type_ids`.
         """
         length = self.pad_to_length or max(len(row["input_ids"]) for row in rows)
-        input_ids = _pad([row["input_ids"] for row in rows], length, self.tokenizer.pad_token_id)
-        attention_mask = _pad([[1] * len(row["input_ids"]) for row in rows], length, 0)
-        unit_starts = torch.arange(length).expand_as(input_ids)
-        if self.masking_unit == "whole_word":
-            unit_starts = find_unit_starts(_pad([row["word_ids"] for row in rows], length, NO_WORD))
-        candidates = attention_mask.bool() & ~self._is_special[input_ids]
+        input_ids = _pad(rows, "input_ids", length, self.tokenizer.pad_token_id)
+        row_lengths = torch.tensor([[len(row["input_ids"])] for row in rows])
+        word_ids = (
+            _pad(rows, "word_ids", length, NO_WORD) if self.masking_unit == "whole_word" else None
+        )
         keys = make_row_keys([row["mask_key"] for row in rows])
-        corrupted, labels = self._corrupt(input_ids, candidates, unit_starts, keys)
-        return {"input_ids": corrupted, "attention_mask": attention_mask, "labels": labels}
+        corrupted, labels = self.mask_tokens(input_ids, row_lengths, keys, word_ids)
+        batch = {
+            "input_ids": corrupted,
+            "attention_mask": (torch.arange(length) < row_lengths).long(),
+            "labels": labels,
+        }
+        if "token_type_ids" in rows[0]:
+            batch["token_type_ids"] = _pad(rows, "token_type_ids", length, 0)
+        return batch
 
-    def _corrupt(
-        self, input_ids: Tensor, candidates: Tensor, unit_starts: Tensor, keys: Tensor
+    def mask_tokens(
+        self, input_ids: Tensor, row_lengths: Tensor, keys: Tensor, word_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
+        """Returns the masked ids and the labels of padded rows, (batch, seq).
+
+        Args:
+            input_ids: Padded rows, (batch, seq).
+            row_lengths: Their tokens without padding, (batch, 1).
+            keys: Their keys, see `make_row_keys`, (batch, 1).
+            word_ids: For whole words the word of each token, (batch, seq).
+        """
+        positions = torch.arange(input_ids.shape[1])
+        candidates = (positions < row_lengths) & ~self._is_special[input_ids]
+        choice_keys = hash_counters(keys, torch.tensor(_CHOICE))
+        # One action for each owner: a span, else a token.
+        owners = positions.expand_as(input_ids)
+        if self.masking_unit == "span":
+            chosen, owners = choose_spans(candidates, row_lengths, choice_keys, self.mask_fraction)
+        else:
+            unit_starts = owners if word_ids is None else find_unit_starts(word_ids)
+            chosen = choose_tokens(candidates, unit_starts, choice_keys, self.mask_fraction)
+        corrupted = self._corrupt(input_ids, chosen, owners, keys)
+        return corrupted, input_ids.masked_fill(~chosen, IGNORED_LABEL)
+
+    def _corrupt(self, input_ids: Tensor, chosen: Tensor, owners: Tensor, keys: Tensor) -> Tensor:
+        rows, positions = chosen.nonzero(as_tuple=True)
+        keys = keys[rows, 0]
+
         def stream(number: int) -> Tensor:
             return hash_counters(keys, torch.tensor(number))
 
-        positions = torch.arange(input_ids.shape[1])
-        chosen = choose_tokens(candidates, unit_starts, stream(_CHOICE), self.mask_fraction)
-        action = draw_fractions(stream(_ACTION), positions)
-        draws = shift_right(hash_counters(stream(_REPLACEMENT), positions), 1) % len(
-            self._ordinary_ids
-        )
-        becomes_mask = chosen & (action < self.mask_token_fraction)
-        becomes_random = (
-            chosen
-            & ~becomes_mask
-            & (action < self.mask_token_fraction + self.random_token_fraction)
-        )
-        corrupted = input_ids.masked_fill(becomes_mask, self.tokenizer.mask_token_id)
-        corrupted = torch.where(becomes_random, self._ordinary_ids[draws], corrupted)
-        return corrupted, input_ids.masked_fill(~chosen, IGNORED_LABEL)
+        # (tokens,): only what is chosen needs random numbers
+        action = draw_fractions(stream(_ACTION), owners[rows, positions])
+        words = shift_right(hash_counters(stream(_REPLACEMENT), positions), 1)
+        words = self._ordinary_ids[words % len(self._ordinary_ids)]
+        is_random = action < self.mask_token_fraction + self.random_token_fraction
+        replacements = torch.where(is_random, words, input_ids[rows, positions])
+        replacements[action < self.mask_token_fraction] = self.tokenizer.mask_token_id
+        return input_ids.index_put((rows, positions), replacements)
 
 
-def _pad(rows: list[list[int]], length: int, value: int) -> Tensor:
-    return torch.tensor([[*row, *[value] * (length - len(row))] for row in rows])
+def _pad(rows: list[dict[str, Any]], column: str, length: int, value: int) -> Tensor:
+    """Returns a column of the rows, filled up to one length, (batch, length)."""
+    columns = [row[column] for row in rows]
+    lengths = np.array([len(values) for values in columns])
+    padded = np.full((len(rows), length), value)
+    padded[np.arange(length) < lengths[:, None]] = np.fromiter(
+        chain.from_iterable(columns), dtype=np.int64, count=lengths.sum()
+    )
+    return torch.from_numpy(padded)

@@ -13,9 +13,9 @@
 # limitations under the License.
 """Rows of tokens out of documents, and the order in which training sees them.
 
-A row is `[CLS] tokens [SEP]`, cut from one document, so it never crosses a document's border; the
-remainder of a document is a shorter row. The rows live in a memory-mapped `datasets` cache named by
-their content.
+By default a row is `[CLS] tokens [SEP]`, cut from one document, so it never crosses a document's
+border; the remainder of a document is a shorter row. `published_packing` has the papers' own ways.
+The rows live in a memory-mapped `datasets` cache named by their content.
 """
 
 import json
@@ -29,6 +29,17 @@ from torch.utils.data import Dataset, Sampler
 from transformers import PreTrainedTokenizerBase
 
 from .masking import NO_WORD, count_token_ids
+from .published_packing import (
+    SHORTEST_RANDOM_LENGTH,
+    find_paragraph_id,
+    number_words,
+    pack_segment_pairs,
+    pack_sentences,
+    shorten_rows,
+)
+
+# How documents become rows, and the shortest row that each needs, tokens.
+PACKINGS = {"documents": 3, "segment_pairs": SHORTEST_RANDOM_LENGTH, "sentences": 3}
 
 REQUIRED_TOKENS = ("mask_token", "cls_token", "sep_token", "pad_token")
 
@@ -96,21 +107,40 @@ def pack_documents(
             row = tokens[start : start + room]
             rows["input_ids"].append([tokenizer.cls_token_id, *row, tokenizer.sep_token_id])
         if with_word_ids:
-            words = _number_words([encoding.word_ids(number) for number in numbers])
+            words = number_words([encoding.word_ids(number) for number in numbers])
             for start in range(0, len(words), room):
                 rows["word_ids"].append([NO_WORD, *words[start : start + room], NO_WORD])
     return rows
 
 
-def _number_words(lines: list[list[int | None]]) -> list[int]:
-    """Numbers the words of several lines through."""
-    words: list[int] = []
-    offset = 0
-    for line in lines:
-        numbers = [NO_WORD if word is None else offset + word for word in line]
-        offset = max(numbers, default=-1) + 1 if numbers else offset
-        words += numbers
-    return words
+def _pack(
+    documents: dict[str, list[str]],
+    numbers: list[int],
+    packing: str,
+    pair_settings: dict[str, Any],
+    **settings: Any,
+) -> dict[str, list[list[int]]]:
+    if packing == "segment_pairs":
+        return pack_segment_pairs(documents, numbers, **pair_settings, **settings)
+    if packing == "sentences":
+        return pack_sentences(documents, **settings)
+    return pack_documents(documents, **settings)
+
+
+def _check_packing(
+    packing: str, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, with_word_ids: bool
+) -> None:
+    if packing not in PACKINGS:
+        raise ValueError(f"packing {packing!r}: must be one of {', '.join(PACKINGS)}")
+    if max_seq_length < PACKINGS[packing]:
+        raise ValueError(
+            f"max_seq_length {max_seq_length}: at least {PACKINGS[packing]} is needed for packing "
+            f"{packing!r} ([CLS], a token, [SEP])"
+        )
+    if with_word_ids and not tokenizer.is_fast:
+        raise ValueError("masking_unit 'whole_word' needs a fast tokenizer: 'token' works with any")
+    if packing == "sentences":
+        find_paragraph_id(tokenizer)
 
 
 def pack_corpus(
@@ -120,6 +150,8 @@ def pack_corpus(
     with_word_ids: bool = False,
     num_proc: int | None = None,
     description: str = "Packing",
+    packing: str = "documents",
+    pair_settings: dict[str, Any] | None = None,
 ) -> datasets.Dataset:
     """Tokenizes and packs a corpus; the result is kept in the cache and found again by content.
 
@@ -130,20 +162,21 @@ def pack_corpus(
         with_word_ids: See `pack_documents`.
         num_proc: Number of processes.
         description: Title of the progress bar.
+        packing: "documents" (see `pack_documents`), "segment_pairs" (ELECTRA's, with
+            `token_type_ids`) or "sentences" (ELC-BERT's, with [PAR]).
+        pair_settings: Seed and probabilities of "segment_pairs", see `pack_segment_pairs`.
 
     Raises:
-        ValueError: Rows too short to hold a token, word ids from a slow tokenizer, or no row at
-            all.
+        ValueError: Unknown packing, rows too short to hold a token, word ids from a slow
+            tokenizer, a tokenizer without [PAR], or no row at all.
     """
-    if max_seq_length < 3:
-        raise ValueError(
-            f"max_seq_length {max_seq_length}: at least 3 is needed ([CLS], a token, [SEP])"
-        )
-    if with_word_ids and not tokenizer.is_fast:
-        raise ValueError("masking_unit 'whole_word' needs a fast tokenizer: 'token' works with any")
+    _check_packing(packing, tokenizer, max_seq_length, with_word_ids)
     columns = {"input_ids": datasets.Sequence(datasets.Value("int32"))}
     if with_word_ids:
         columns["word_ids"] = datasets.Sequence(datasets.Value("int32"))
+    if packing == "segment_pairs":
+        columns["token_type_ids"] = datasets.Sequence(datasets.Value("int8"))
+    pair_settings = dict(pair_settings or {}) if packing == "segment_pairs" else {}
     # Named by hand: the state of a fast tokenizer changes with use, so its pickle is no stable
     # name.
     content = [
@@ -151,10 +184,13 @@ def pack_corpus(
         _describe_tokenizer(tokenizer),
         max_seq_length,
         with_word_ids,
+        packing,
+        sorted(pair_settings.items()),
     ]
     rows = documents.map(
-        pack_documents,
+        _pack,
         batched=True,
+        with_indices=True,
         batch_size=100,
         remove_columns=documents.column_names,
         features=datasets.Features(columns),
@@ -162,9 +198,11 @@ def pack_corpus(
             "tokenizer": tokenizer,
             "max_seq_length": max_seq_length,
             "with_word_ids": with_word_ids,
+            "packing": packing,
+            "pair_settings": pair_settings,
         },
         num_proc=num_proc if num_proc and num_proc > 1 else None,
-        new_fingerprint=Hasher.hash([pack_documents, *content]),
+        new_fingerprint=Hasher.hash([_pack, *content]),
         desc=description,
     )
     if len(rows) == 0:
@@ -193,15 +231,37 @@ class PackedRows(Dataset):
     with the index, so neither workers nor ranks have a state to keep.
     """
 
-    def __init__(self, rows: datasets.Dataset, seed: int) -> None:
+    def __init__(
+        self,
+        rows: datasets.Dataset,
+        seed: int,
+        short_sequence_probability: float = 0.0,
+        max_seq_length: int = 0,
+    ) -> None:
         """Wraps the rows.
 
         Args:
             rows: Result of `pack_corpus`.
             seed: Seed of the masks.
+            short_sequence_probability: Share of the rows to shorten, see `shorten_rows`.
+            max_seq_length: Longest row, tokens, where rows are shortened.
+
+        Raises:
+            ValueError: A share outside [0, 1], or rows of two segments to shorten.
         """
+        if not 0 <= short_sequence_probability <= 1:
+            raise ValueError(
+                f"short_sequence_probability {short_sequence_probability}: must be from 0 to 1"
+            )
+        if short_sequence_probability and "token_type_ids" in rows.column_names:
+            raise ValueError(
+                f"short_sequence_probability {short_sequence_probability}: must be 0 for rows of "
+                "two segments, which are shortened when they are packed"
+            )
         self.rows = rows
         self.seed = seed
+        self.short_sequence_probability = short_sequence_probability
+        self.max_seq_length = max_seq_length
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -213,13 +273,14 @@ class PackedRows(Dataset):
         """Returns several rows in one read; torch's DataLoader calls it with a batch's indices."""
         places = [divmod(index, len(self.rows)) for index in indices]
         columns = self.rows[[row for _, row in places]]
-        return [
+        rows = [
             {
                 "mask_key": (self.seed, epoch, row),
                 **{name: values[i] for name, values in columns.items()},
             }
             for i, (epoch, row) in enumerate(places)
         ]
+        return shorten_rows(rows, self.max_seq_length, self.short_sequence_probability)
 
 
 class RowStream(Sampler[int]):

@@ -199,9 +199,10 @@ def test_two_processes_train_as_one(corpus_file, tmp_path):
 
 def test_the_quickstart_tells_the_whole_story(tmp_path, monkeypatch, capfd):
     script = load("quickstart")
-    monkeypatch.setattr(script, "COMMON", f"{script.COMMON} --hidden_size 16 --logging_steps 1")
-    for family, options in script.MODELS.items():
-        monkeypatch.setitem(script.MODELS, family, f"{options} --max_steps 2")
+    short = f"{script.PRE_TRAINING} --hidden_size 16 --logging_steps 1"
+    monkeypatch.setattr(script, "PRE_TRAINING", short)
+    few = {name: f"{options} --max_steps 2" for name, options in script.MODELS.items()}
+    monkeypatch.setattr(script, "MODELS", few)
     monkeypatch.setattr(script, "FINE_TUNING", f"{script.FINE_TUNING} --max_steps 2")
     script.main(str(tmp_path))
     shown = capfd.readouterr().out

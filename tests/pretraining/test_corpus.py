@@ -254,3 +254,19 @@ def test_the_embedded_corpus_is_the_same_in_another_process(embedded):
 def test_reading_keeps_one_document_in_memory_at_a_time(write):
     path = write("a.txt", "One .\n\nTwo .\n\nThree .\n")
     assert next(iterate_documents(path, "")) == {"text": "One ."}
+
+
+def test_a_source_s_quirks_are_resolved_on_reading(write):
+    path = write(
+        "a.txt", "= = = childes/1.cha = = =\n*MOT:\tyes .\n\n= = = 2.cha = = =\n*CHI:\tno .\n"
+    )
+    assert load_file("train_file", path, source="childes")["text"] == ['"Yes."', '"No."']
+    # The same file taken as it is has another place in the cache.
+    assert load_file("train_file", path)["text"] != ['"Yes."', '"No."']
+
+
+def test_a_source_must_be_known_and_of_plain_text(write):
+    with pytest.raises(ValueError, match="source 'reddit'"):
+        load_file("train_file", write("a.txt", "One .\n"), source="reddit")
+    with pytest.raises(ValueError, match="for plain text"):
+        load_file("train_file", write("a.csv", "text\nOne .\n"), source="childes")

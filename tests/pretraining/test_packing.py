@@ -63,10 +63,57 @@ def test_word_numbers_part_words_also_across_lines(tokenizer):
     assert len(set(inner)) == 3
 
 
-def test_several_processes_pack_the_same(documents, tokenizer):
-    one = pack_corpus(documents, tokenizer, 24)
-    two = pack_corpus(documents.add_column("n", list(range(40))), tokenizer, 24, num_proc=2)
-    assert one["input_ids"] == two["input_ids"]
+@pytest.mark.parametrize("packing", ["documents", "segment_pairs"])
+def test_several_processes_pack_the_same(documents, tokenizer, packing):
+    settings = {"packing": packing, "pair_settings": {"seed": 3}}
+    one = pack_corpus(documents, tokenizer, 24, **settings)
+    other = documents.add_column("n", list(range(40)))
+    two = pack_corpus(other, tokenizer, 24, num_proc=2, **settings)
+    assert one.to_dict() == two.to_dict()
+
+
+def test_pairs_of_segments_have_their_column(documents, tokenizer):
+    rows = pack_corpus(documents, tokenizer, 24, with_word_ids=True, packing="segment_pairs")
+    assert sorted(rows.column_names) == ["input_ids", "token_type_ids", "word_ids"]
+    assert (
+        rows.to_dict()
+        == pack_corpus(
+            documents, tokenizer, 24, with_word_ids=True, packing="segment_pairs"
+        ).to_dict()
+    )
+    settings = {"packing": "segment_pairs", "pair_settings": {"seed": 1}}
+    other = pack_corpus(documents, tokenizer, 24, True, **settings)
+    assert other["token_type_ids"] != rows["token_type_ids"]
+
+
+def test_a_tokenizer_without_a_paragraph_mark_cannot_pack_sentences(documents, tokenizer):
+    if "[PAR]" in tokenizer.get_vocab():
+        rows = pack_corpus(documents, tokenizer, 24, packing="sentences")
+        par = tokenizer.convert_tokens_to_ids("[PAR]")
+        assert any(par in row for row in rows["input_ids"])
+    else:
+        with pytest.raises(ValueError, match=r"no \[PAR\]"):
+            pack_corpus(documents, tokenizer, 24, packing="sentences")
+
+
+def test_some_rows_are_shortened_anew_each_epoch(documents, tokenizer):
+    packed = pack_corpus(documents, tokenizer, 24)
+    rows = PackedRows(packed, seed=5, short_sequence_probability=0.5, max_seq_length=24)
+    passes = [rows.__getitems__(range(start, start + len(rows))) for start in (0, len(rows))]
+    assert [len(row["input_ids"]) for row in passes[0]] != [
+        len(row["input_ids"]) for row in passes[1]
+    ]
+    for row, whole in zip(passes[0], packed["input_ids"], strict=True):
+        assert row["input_ids"] == [*whole[: len(row["input_ids"]) - 1], whole[-1]]
+    assert rows[7] == passes[0][7]
+
+
+def test_rows_that_cannot_be_shortened_are_refused(documents, tokenizer):
+    pairs = pack_corpus(documents, tokenizer, 24, packing="segment_pairs")
+    with pytest.raises(ValueError, match="two segments"):
+        PackedRows(pairs, 0, 0.1, 24)
+    with pytest.raises(ValueError, match="short_sequence_probability 2"):
+        PackedRows(pack_corpus(documents, tokenizer, 24), 0, 2.0, 24)
 
 
 def test_packing_again_finds_the_cache_and_other_content_does_not(tmp_path, tokenizer):
@@ -80,19 +127,28 @@ def test_packing_again_finds_the_cache_and_other_content_does_not(tmp_path, toke
     tokenizer("some use of the tokenizer, which changes its state", padding=True, truncation=True)
     again = pack_corpus(source, tokenizer, 24)
     assert again.cache_files == first.cache_files != []
-    assert pack_corpus(source, tokenizer, 12).cache_files != first.cache_files
+    others = [
+        pack_corpus(source, tokenizer, 12),
+        pack_corpus(source, tokenizer, 24, packing="segment_pairs"),
+        pack_corpus(source, tokenizer, 24, packing="segment_pairs", pair_settings={"seed": 1}),
+    ]
+    names = [rows.cache_files[0]["filename"] for rows in (first, *others)]
+    assert len(set(names)) == 4
 
 
 @pytest.mark.parametrize(
-    ("texts", "length", "message"),
+    ("texts", "length", "packing", "message"),
     [
-        (["Some text ."], 2, "max_seq_length 2"),
-        (["\n \n", ""], 16, "2 documents gave no row"),
+        (["Some text ."], 2, "documents", "max_seq_length 2: at least 3"),
+        (["Some text ."], 4, "segment_pairs", "max_seq_length 4: at least 5"),
+        (["\n \n", ""], 16, "documents", "2 documents gave no row"),
+        (["\n \n", ""], 16, "segment_pairs", "2 documents gave no row"),
+        (["Some text ."], 16, "lines", "packing 'lines'.*documents, segment_pairs, sentences"),
     ],
 )
-def test_what_cannot_be_packed_is_refused(tokenizer, texts, length, message):
+def test_what_cannot_be_packed_is_refused(tokenizer, texts, length, packing, message):
     with pytest.raises(ValueError, match=message):
-        pack_corpus(datasets.Dataset.from_dict({"text": texts}), tokenizer, length)
+        pack_corpus(datasets.Dataset.from_dict({"text": texts}), tokenizer, length, packing=packing)
 
 
 @pytest.mark.parametrize("name", ["mask_token", "cls_token", "sep_token", "pad_token"])

@@ -61,7 +61,7 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         (["--layer_order=xyz"], "layer_order"),
         (["--train_file=nowhere.txt"], "no such file"),
         (["--tokenizer_name=nowhere"], "tokenizer_name 'nowhere' cannot be loaded"),
-        (["--masking_unit=span"], "masking_unit 'span'"),
+        (["--masking_unit=line"], "masking_unit 'line'"),
         (["--mlm_probability=2"], "mask_fraction 2"),
         (["--objective=electra"], "objective 'electra'"),
         (["--vocab_size=100"], "vocab_size 100"),
