@@ -1,4 +1,4 @@
-"""Pre-trains an LV-BERT or ELC-BERT by masked language modelling.
+"""Pre-trains an LV-BERT or ELC-BERT by masked language modelling, an LV-BERT also as ELECTRA.
 
     python examples/run_pretraining.py --model_family lvbert --model_size tiny \
         --max_steps 1000 --per_device_train_batch_size 16 --learning_rate 1e-3 --warmup_steps 100 \
@@ -15,40 +15,49 @@ from typing import Any
 
 from transformers import TrainingArguments, set_seed
 
-from modeling_lvbert import ELCBertForMaskedLM, LVBertForMaskedLM
 from modeling_lvbert.pretraining.arguments import (
     ConfigArguments,
     DataArguments,
     ModelArguments,
     parse_arguments,
 )
+from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
 from modeling_lvbert.pretraining.launching import start_missing_processes
-from modeling_lvbert.pretraining.preparation import prepare_run
+from modeling_lvbert.pretraining.preparation import build_model, prepare_run
 from modeling_lvbert.pretraining.trainer import (
     MaskedLanguageModelingTrainer,
+    OptimizationSettings,
     compute_unigram_entropy,
     find_last_checkpoint,
 )
 
 logger = logging.getLogger("run_pretraining")
-MODELS = {"lvbert": LVBertForMaskedLM, "elcbert": ELCBertForMaskedLM}
+TRAINERS = {"mlm": MaskedLanguageModelingTrainer, "electra": ElectraTrainer}
 
 
 def main(
     model_args: ModelArguments,
     config_args: Any,
     data_args: DataArguments,
+    optimization: OptimizationSettings,
     training_args: TrainingArguments,
 ) -> dict[str, float]:
     """Trains, saves the model and returns the metrics of validation."""
     prepared = prepare_run(model_args, config_args, data_args, training_args)
     set_seed(training_args.seed)
-    model = MODELS[model_args.model_family](prepared.config)
+    model = build_model(prepared.config, model_args, prepared.collator)
     logger.info(
         "%s rows to train on, %s parameters", len(prepared.train_rows), model.num_parameters()
     )
-    trainer = MaskedLanguageModelingTrainer(
-        model, training_args, prepared.train_rows, prepared.validation_rows, prepared.collator
+    trainer = TRAINERS[model_args.objective](
+        model,
+        training_args,
+        prepared.train_rows,
+        prepared.validation_rows,
+        prepared.collator,
+        optimization=optimization,
+        short_sequence_probability=prepared.short_sequence_probability,
+        max_seq_length=data_args.max_seq_length,
     )
     checkpoint = find_last_checkpoint(training_args.output_dir)
     if checkpoint:
@@ -75,7 +84,13 @@ def run(arguments: list[str] | None = None) -> None:
     if arguments is None:
         start_missing_processes()
     try:
-        kinds = (ModelArguments, ConfigArguments, DataArguments, TrainingArguments)
+        kinds = (
+            ModelArguments,
+            ConfigArguments,
+            DataArguments,
+            OptimizationSettings,
+            TrainingArguments,
+        )
         main(*parse_arguments(kinds, arguments, __doc__))
     except ValueError as error:
         logger.debug("where it came from", exc_info=True)

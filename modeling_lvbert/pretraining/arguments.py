@@ -31,13 +31,13 @@ from ..configuration_elcbert import ELCBertConfig
 from ..configuration_layer_order import LayerOrderConfig
 from ..configuration_lvbert import LVBertConfig
 from .masking import MASKING_UNITS, count_token_ids
-from .packing import check_tokenizer
+from .packing import PACKINGS, check_tokenizer
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
     "lvbert": LVBertConfig,
     "elcbert": ELCBertConfig,
 }
-OBJECTIVES = ("mlm",)
+OBJECTIVES = ("mlm", "electra")
 
 # Not published: for quick trials on a CPU. LV-BERT's published initial values are for widths of 256
 # and more; at this one they keep the model at the unigram plateau for long, ELC-BERT's rule
@@ -75,7 +75,30 @@ class ModelArguments:
         },
     )
     objective: str = dataclasses.field(
-        default="mlm", metadata={"help": f"One of: {', '.join(OBJECTIVES)}."}
+        default="mlm",
+        metadata={"help": f"One of: {', '.join(OBJECTIVES)}; electra is for lvbert."},
+    )
+    generator_size: float = dataclasses.field(
+        default=0.25,
+        metadata={"help": "ELECTRA: the generator's width, share of the discriminator's."},
+    )
+    generator_weight: float = dataclasses.field(
+        default=1.0, metadata={"help": "ELECTRA: weight of the generator's loss."}
+    )
+    detection_weight: float = dataclasses.field(
+        default=50.0, metadata={"help": "ELECTRA: weight of replaced-token detection's loss."}
+    )
+    temperature: float = dataclasses.field(
+        default=1.0, metadata={"help": "ELECTRA: divides the logits before a sample is drawn."}
+    )
+    disallow_correct: bool = dataclasses.field(
+        default=False, metadata={"help": "ELECTRA: a sample is never the original token."}
+    )
+    uniform_generator: bool = dataclasses.field(
+        default=False, metadata={"help": "ELECTRA: replacements are drawn evenly instead."}
+    )
+    untied_generator: bool = dataclasses.field(
+        default=False, metadata={"help": "ELECTRA: the generator has embeddings of its own."}
     )
 
 
@@ -120,6 +143,23 @@ class DataArguments:
     )
     masking_unit: str = dataclasses.field(
         default="token", metadata={"help": f"One of: {', '.join(MASKING_UNITS)}."}
+    )
+    packing: str = dataclasses.field(
+        default="documents",
+        metadata={
+            "help": f"One of: {', '.join(PACKINGS)}. segment_pairs is ELECTRA's, sentences "
+            "ELC-BERT's."
+        },
+    )
+    short_sequence_probability: float = dataclasses.field(
+        default=0.0, metadata={"help": "Share of the rows that are shortened at random."}
+    )
+    single_segment_probability: float = dataclasses.field(
+        default=0.1, metadata={"help": "Share of rows of one segment, with segment_pairs."}
+    )
+    replacement_shares: list[float] = dataclasses.field(
+        default_factory=lambda: [0.8, 0.1, 0.1],
+        metadata={"help": "Shares of the tokens to predict: masked, random, unchanged."},
     )
     mlm_probability: float = dataclasses.field(
         default=0.15, metadata={"help": "Share of the tokens to predict."}
@@ -224,6 +264,8 @@ def build_config(
             f"objective {model_args.objective!r}: must be one of {', '.join(OBJECTIVES)}"
         )
     family = model_args.model_family
+    if model_args.objective == "electra" and family != "lvbert":
+        raise ValueError(f"objective 'electra' is for model_family lvbert, got {family!r}")
     if family not in CONFIGS:
         raise ValueError(f"model_family {family!r}: must be one of {', '.join(CONFIGS)}")
     config_class = CONFIGS[family]

@@ -74,8 +74,9 @@ class ElectraConfig(PreTrainedConfig):
     """Both halves' configurations and the objective's options.
 
     Attributes:
-        discriminator: Fields of the discriminator's `LVBertConfig`.
-        generator: Fields of the generator's.
+        discriminator_fields: Fields of the discriminator's `LVBertConfig`.
+        generator_fields: Fields of the generator's. (The Trainer takes an attribute `generator` for
+            a configuration of its own kind.)
         generator_weight: Weight of the generator's loss.
         discriminator_weight: Weight of the detection loss.
         temperature: Divides the generator's logits before a sample is drawn.
@@ -89,8 +90,8 @@ class ElectraConfig(PreTrainedConfig):
 
     model_type = "lvbert_electra"
 
-    discriminator: dict | None = None
-    generator: dict | None = None
+    discriminator_fields: dict | None = None
+    generator_fields: dict | None = None
     generator_weight: float | int = 1.0
     discriminator_weight: float | int = 50.0
     temperature: float | int = 1.0
@@ -98,6 +99,9 @@ class ElectraConfig(PreTrainedConfig):
     uniform_generator: bool = False
     tie_embeddings: bool = True
     special_token_ids: list[int] | None = None
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
     tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -106,16 +110,19 @@ class ElectraConfig(PreTrainedConfig):
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.temperature <= 0:
             raise ValueError(f"temperature must be positive, got {self.temperature}")
-        self.discriminator = self.discriminator or LVBertConfig().to_dict()
-        if self.generator is None:
-            self.generator = derive_generator_config(self.half("discriminator"), 0.25).to_dict()
+        self.discriminator_fields = self.discriminator_fields or LVBertConfig().to_dict()
+        if self.generator_fields is None:
+            self.generator_fields = derive_generator_config(
+                self.half("discriminator"), 0.25
+            ).to_dict()
         if self.tie_embeddings:
             self._check_shared_sizes()
+        self.pad_token_id = self.discriminator_fields["pad_token_id"]
         super().__post_init__(**kwargs)
 
     def half(self, name: str) -> LVBertConfig:
         """Returns one half's configuration."""
-        return LVBertConfig(**getattr(self, name))
+        return LVBertConfig(**getattr(self, f"{name}_fields"))
 
     def _check_shared_sizes(self) -> None:
         discriminator, generator = self.half("discriminator"), self.half("generator")
@@ -143,13 +150,13 @@ class ElectraOutput(ModelOutput):
         replaced: What the discriminator had to find: 1 replaced, 0 original, -100 padding.
     """
 
-    loss: Tensor | None = None
-    generator_loss: Tensor | None = None
-    discriminator_loss: Tensor | None = None
-    generator_predictions: Tensor | None = None
-    sampled_ids: Tensor | None = None
-    logits: Tensor | None = None
-    replaced: Tensor | None = None
+    loss: Tensor = None  # type: ignore[assignment]
+    generator_loss: Tensor = None  # type: ignore[assignment]
+    discriminator_loss: Tensor = None  # type: ignore[assignment]
+    generator_predictions: Tensor = None  # type: ignore[assignment]
+    sampled_ids: Tensor = None  # type: ignore[assignment]
+    logits: Tensor = None  # type: ignore[assignment]
+    replaced: Tensor = None  # type: ignore[assignment]
 
 
 def sample_tokens(logits: Tensor, fractions: Tensor, excluded: Tensor | None = None) -> Tensor:

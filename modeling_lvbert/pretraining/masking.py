@@ -37,7 +37,7 @@ IGNORED_LABEL = -100
 NO_WORD = -1
 
 # One stream of random numbers for each decision.
-_CHOICE, _ACTION, _REPLACEMENT = 1, 2, 3
+_CHOICE, _ACTION, _REPLACEMENT, _SAMPLE = 1, 2, 3, 4
 
 
 def find_special_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -116,6 +116,8 @@ class MaskingCollator:
         mask_token_fraction: Share of these that become the mask token.
         random_token_fraction: Share of these that become a random token; the rest keeps its token.
         pad_to_length: Pad to this many tokens instead of the longest row's.
+        with_sample_fractions: Also give `sample_fractions`: where ELECTRA's draw of a replacement
+            falls at each position, from 0 to below 1, (batch, seq).
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -124,6 +126,7 @@ class MaskingCollator:
     mask_token_fraction: float = 0.8
     random_token_fraction: float = 0.1
     pad_to_length: int | None = None
+    with_sample_fractions: bool = False
 
     def __post_init__(self) -> None:
         """Checks the settings.
@@ -166,6 +169,9 @@ class MaskingCollator:
             "attention_mask": (torch.arange(length) < row_lengths).long(),
             "labels": labels,
         }
+        if self.with_sample_fractions:
+            sample_keys = hash_counters(keys, torch.tensor(_SAMPLE))
+            batch["sample_fractions"] = draw_fractions(sample_keys, torch.arange(length))
         if "token_type_ids" in rows[0]:
             batch["token_type_ids"] = _pad(rows, "token_type_ids", length, 0)
         return batch

@@ -127,9 +127,12 @@ def _pack(
     return pack_documents(documents, **settings)
 
 
-def _check_packing(
-    packing: str, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, with_word_ids: bool
-) -> None:
+def check_packing(packing: str, max_seq_length: int) -> None:
+    """Checks a kind of packing and a length of rows.
+
+    Raises:
+        ValueError: Unknown packing, or rows too short to hold a token.
+    """
     if packing not in PACKINGS:
         raise ValueError(f"packing {packing!r}: must be one of {', '.join(PACKINGS)}")
     if max_seq_length < PACKINGS[packing]:
@@ -137,6 +140,11 @@ def _check_packing(
             f"max_seq_length {max_seq_length}: at least {PACKINGS[packing]} is needed for packing "
             f"{packing!r} ([CLS], a token, [SEP])"
         )
+
+
+def _check_tokenizer_for(
+    packing: str, tokenizer: PreTrainedTokenizerBase, with_word_ids: bool
+) -> None:
     if with_word_ids and not tokenizer.is_fast:
         raise ValueError("masking_unit 'whole_word' needs a fast tokenizer: 'token' works with any")
     if packing == "sentences":
@@ -170,7 +178,8 @@ def pack_corpus(
         ValueError: Unknown packing, rows too short to hold a token, word ids from a slow
             tokenizer, a tokenizer without [PAR], or no row at all.
     """
-    _check_packing(packing, tokenizer, max_seq_length, with_word_ids)
+    check_packing(packing, max_seq_length)
+    _check_tokenizer_for(packing, tokenizer, with_word_ids)
     columns = {"input_ids": datasets.Sequence(datasets.Value("int32"))}
     if with_word_ids:
         columns["word_ids"] = datasets.Sequence(datasets.Value("int32"))

@@ -21,13 +21,23 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, TrainingArguments
+from transformers import (
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+)
 
+from ..configuration_elcbert import ELCBertConfig
 from ..configuration_layer_order import LayerOrderConfig
+from ..configuration_lvbert import LVBertConfig
+from ..modeling_elcbert import ELCBertForMaskedLM
+from ..modeling_lvbert import LVBertForMaskedLM
 from .arguments import DataArguments, ModelArguments, build_config, check_length
 from .corpus import load_corpus
-from .masking import MaskingCollator, check_masking
-from .packing import pack_corpus
+from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_config
+from .masking import MaskingCollator, check_masking, find_special_ids
+from .packing import check_packing, pack_corpus
 from .tokenizer_training import check_vocab_size, choose_vocab_size, train_tokenizer
 from .trainer import claim_output_dir
 
@@ -41,12 +51,15 @@ class PreparedRun:
         collator: Masks the rows; holds the tokenizer.
         train_rows: Packed rows of training.
         validation_rows: Packed rows of validation.
+        short_sequence_probability: Share of the training rows to shorten at each visit; rows of two
+            segments were shortened when they were packed.
     """
 
     config: LayerOrderConfig
     collator: MaskingCollator
     train_rows: datasets.Dataset
     validation_rows: datasets.Dataset
+    short_sequence_probability: float
 
 
 def prepare_run(
@@ -86,7 +99,7 @@ def prepare_run(
             # What was asked for is the most that training may give.
             config_args = dataclasses.replace(config_args, vocab_size=None)
         config = build_config(model_args, config_args, tokenizer)
-        collator = MaskingCollator(tokenizer, data_args.masking_unit, data_args.mlm_probability)
+        collator = build_collator(tokenizer, data_args, model_args.objective)
         rows = {
             split: pack_corpus(
                 corpus[split],
@@ -95,10 +108,72 @@ def prepare_run(
                 with_word_ids=data_args.masking_unit == "whole_word",
                 num_proc=data_args.preprocessing_num_workers,
                 description=f"Packing ({split})",
+                packing=data_args.packing,
+                pair_settings={
+                    "seed": training_args.seed,
+                    "short_sequence_probability": data_args.short_sequence_probability,
+                    "single_segment_probability": data_args.single_segment_probability,
+                },
             )
             for split in ("train", "validation")
         }
-    return PreparedRun(config, collator, rows["train"], rows["validation"])
+    shortened = (
+        0.0 if data_args.packing == "segment_pairs" else data_args.short_sequence_probability
+    )
+    return PreparedRun(config, collator, rows["train"], rows["validation"], shortened)
+
+
+def build_collator(
+    tokenizer: PreTrainedTokenizerBase, data_args: DataArguments, objective: str
+) -> MaskingCollator:
+    """Returns the collator that the options describe.
+
+    Args:
+        tokenizer: The run's tokenizer.
+        data_args: Masking.
+        objective: "mlm" or "electra", which needs numbers to sample with.
+    """
+    masked, random, _ = data_args.replacement_shares
+    return MaskingCollator(
+        tokenizer,
+        data_args.masking_unit,
+        data_args.mlm_probability,
+        mask_token_fraction=masked,
+        random_token_fraction=random,
+        with_sample_fractions=objective == "electra",
+    )
+
+
+def build_model(
+    config: LayerOrderConfig, model_args: ModelArguments, collator: MaskingCollator
+) -> PreTrainedModel:
+    """Returns a new model for the objective.
+
+    Args:
+        config: Configuration of the model, for ELECTRA of its discriminator.
+        model_args: The objective and its options.
+        collator: Its tokenizer has the special tokens.
+    """
+    if isinstance(config, ELCBertConfig):
+        return ELCBertForMaskedLM(config)
+    if not isinstance(config, LVBertConfig):
+        raise ValueError(f"no objective for {type(config).__name__}")
+    if model_args.objective == "mlm":
+        return LVBertForMaskedLM(config)
+    generator = derive_generator_config(config, model_args.generator_size)
+    return ElectraForPreTraining(
+        ElectraConfig(
+            discriminator_fields=config.to_dict(),
+            generator_fields=generator.to_dict(),
+            generator_weight=model_args.generator_weight,
+            discriminator_weight=model_args.detection_weight,
+            temperature=model_args.temperature,
+            disallow_correct=model_args.disallow_correct,
+            uniform_generator=model_args.uniform_generator,
+            tie_embeddings=not model_args.untied_generator,
+            special_token_ids=find_special_ids(collator.tokenizer),
+        )
+    )
 
 
 def _check_options(
@@ -108,6 +183,17 @@ def _check_options(
     config = build_config(model_args, config_args)
     check_length(config, data_args.max_seq_length)
     check_masking(data_args.masking_unit, data_args.mlm_probability)
+    check_packing(data_args.packing, data_args.max_seq_length)
+    if len(data_args.replacement_shares) != 3 or abs(sum(data_args.replacement_shares) - 1) > 1e-6:
+        raise ValueError(
+            f"replacement_shares {data_args.replacement_shares}: three shares are needed (masked, "
+            "random, unchanged) that add up to 1"
+        )
+    for option in ("short_sequence_probability", "single_segment_probability"):
+        if not 0 <= getattr(data_args, option) <= 1:
+            raise ValueError(f"{option} {getattr(data_args, option)}: must be from 0 to 1")
+    if model_args.objective == "electra" and isinstance(config, LVBertConfig):
+        derive_generator_config(config, model_args.generator_size)
     name = data_args.tokenizer_name
     if name is None:
         if config_args.vocab_size is not None:

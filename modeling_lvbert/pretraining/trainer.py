@@ -23,6 +23,7 @@ import math
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ from transformers import (
 )
 
 from .masking import IGNORED_LABEL, MaskingCollator, count_token_ids, find_special_ids
+from .optimization import OPTIMIZERS, build_optimizer, build_parameter_groups, clip_gradients
 from .packing import PackedRows, RowStream
+from .schedules import SCHEDULES, build_schedule
 
 # Parts of the names of parameters that the authors train without weight decay: LV-BERT's
 # `optimization.py` (embeddings and convolution kernels do decay), ELC-BERT's training scripts.
@@ -173,6 +176,52 @@ class _Progress(TrainerCallback):
         self.stream.set_epoch(math.floor(state.epoch or 0))
 
 
+@dataclass
+class OptimizationSettings:
+    """How the originals train, where that differs from `TrainingArguments`; None keeps theirs."""
+
+    optimizer: str | None = field(
+        default=None,
+        metadata={"help": f"One of: {', '.join(OPTIMIZERS)}. Absent: what --optim says."},
+    )
+    schedule: str | None = field(
+        default=None,
+        metadata={"help": f"One of: {', '.join(SCHEDULES)}. Absent: --lr_scheduler_type."},
+    )
+    schedule_power: float = field(
+        default=1.0, metadata={"help": "Exponent of the polynomial schedule."}
+    )
+    min_factor: float = field(
+        default=0.1, metadata={"help": "Lowest factor of the cosine schedule."}
+    )
+    clipping_epsilon: float | None = field(
+        default=None,
+        metadata={"help": "Added to the norm when clipping: 0 in LV-BERT, 1e-6 in ELC-BERT."},
+    )
+
+    def __post_init__(self) -> None:
+        """Checks the names.
+
+        Raises:
+            ValueError: There is no such optimizer or schedule.
+        """
+        for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise ValueError(f"{name} {value!r}: must be one of {', '.join(known)}")
+
+
+class _NumberingCollator:
+    """Adds the number of each row to a batch, so that a fault can be traced to its rows."""
+
+    def __init__(self, collator: MaskingCollator) -> None:
+        self.collator = collator
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+        numbers = [row["mask_key"][-1] for row in rows]
+        return {**self.collator(rows), "row_numbers": torch.tensor(numbers)}
+
+
 class MaskedLanguageModelingTrainer(Trainer):
     """Trains a model with a masked-language-modelling head on packed rows.
 
@@ -189,6 +238,9 @@ class MaskedLanguageModelingTrainer(Trainer):
         validation_rows: datasets.Dataset,
         collator: MaskingCollator,
         callbacks: Iterable[TrainerCallback] = (),
+        optimization: OptimizationSettings | None = None,
+        short_sequence_probability: float = 0.0,
+        max_seq_length: int = 0,
     ) -> None:
         """Builds the Trainer.
 
@@ -200,6 +252,10 @@ class MaskedLanguageModelingTrainer(Trainer):
             validation_rows: The same for validation.
             collator: Masks the rows; its tokenizer is saved with the model.
             callbacks: More callbacks.
+            optimization: Optimizer, schedule and clipping of the originals; those of `args` where
+                a setting is absent.
+            short_sequence_probability: Share of the training rows to shorten, see `PackedRows`.
+            max_seq_length: Longest row, tokens, where rows are shortened.
         """
         # The collator needs each row's key, which no model takes.
         args.remove_unused_columns = False
@@ -214,14 +270,17 @@ class MaskedLanguageModelingTrainer(Trainer):
         )
         self._stream = RowStream(len(train_rows), global_batch_size, seed)
         self._progress = _Progress(self._stream)
+        self._optimization = optimization or OptimizationSettings()
+        self._row_numbers: list[int] = []
+        self._tokenizer = collator.tokenizer
         super().__init__(
             model=model,
             args=args,
-            train_dataset=PackedRows(train_rows, seed),
+            train_dataset=PackedRows(train_rows, seed, short_sequence_probability, max_seq_length),
             eval_dataset=PackedRows(validation_rows, VALIDATION_SEED),
-            data_collator=collator,
+            data_collator=_NumberingCollator(collator),
             processing_class=collator.tokenizer,
-            compute_metrics=_summarize,
+            compute_metrics=self.summarize,
             callbacks=[*callbacks, self._progress],
         )
 
@@ -231,6 +290,77 @@ class MaskedLanguageModelingTrainer(Trainer):
         if model_type in NO_WEIGHT_DECAY:
             return select_decay_parameters(model, model_type)
         return super().get_decay_parameter_names(model)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Returns the chosen optimizer; decay leaves out what the originals leave out."""
+        name = self._optimization.optimizer
+        if name is None or self.optimizer is not None:
+            return super().create_optimizer(model)
+        model, args = model or self.model, self.args
+        if model is None:
+            raise ValueError("there is no model to train yet")
+        groups = build_parameter_groups(
+            model.named_parameters(),
+            self.get_decay_parameter_names(model),
+            args.weight_decay,
+            args.learning_rate,
+        )
+        betas = (args.adam_beta1, args.adam_beta2)
+        self.optimizer = build_optimizer(name, groups, args.learning_rate, betas, args.adam_epsilon)
+        return self.optimizer
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """Returns the chosen schedule over the whole run."""
+        settings = self._optimization
+        optimizer = optimizer or self.optimizer
+        if settings.schedule is None or self.lr_scheduler is not None or optimizer is None:
+            return super().create_scheduler(num_training_steps, optimizer)
+        warmup = self.args.warmup_steps
+        self.lr_scheduler = build_schedule(
+            optimizer,
+            settings.schedule,
+            num_training_steps,
+            warmup * num_training_steps if warmup < 1 else warmup,
+            settings.schedule_power,
+            settings.min_factor,
+        )
+        return self.lr_scheduler
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        epsilon = self._optimization.clipping_epsilon
+        if epsilon is None or self.is_deepspeed_enabled:
+            return super()._clip_grad_norm(model)
+        self.accelerator.unscale_gradients()
+        return clip_gradients(model.parameters(), self.args.max_grad_norm, epsilon)
+
+    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Moves a batch to the device; the numbers of its rows are for messages only."""
+        inputs = super()._prepare_inputs(inputs)
+        numbers = inputs.pop("row_numbers", None)
+        if numbers is not None:
+            self._row_numbers = numbers.tolist()
+        return inputs
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> Tensor:
+        """Returns the loss of one part of a step.
+
+        Raises:
+            ValueError: The loss is not finite. The weights are still those of the step before.
+        """
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        if not bool(torch.isfinite(loss)):
+            checkpoint = find_last_checkpoint(str(self.args.output_dir))
+            raise ValueError(
+                f"the loss is {loss.item()} in step {self.state.global_step + 1}, with the "
+                f"training rows {self._row_numbers}; the last complete checkpoint is "
+                f"{checkpoint or 'none: nothing was saved yet'}. Lower learning_rate, or lengthen "
+                "the warm-up, and start again"
+            )
+        return loss
 
     def _get_train_sampler(
         self, train_dataset: torch.utils.data.Dataset | None = None
@@ -273,13 +403,13 @@ class MaskedLanguageModelingTrainer(Trainer):
         # The Trainer calls for metrics only where there are labels.
         return None, totals, labels.new_zeros(len(labels))
 
-
-def _summarize(prediction: EvalPrediction) -> dict[str, float]:
-    loss, hits, count = np.asarray(prediction.predictions, dtype=np.float64).sum(axis=0)
-    count = max(count, 1.0)
-    return {
-        "loss": loss / count,
-        "perplexity": float(np.exp(min(loss / count, 700.0))),
-        "masked_accuracy": hits / count,
-        "num_masked_tokens": count,
-    }
+    def summarize(self, prediction: EvalPrediction) -> dict[str, float]:
+        """Returns the metrics of validation from the sums that `prediction_step` returned."""
+        loss, hits, count = np.asarray(prediction.predictions, dtype=np.float64).sum(axis=0)
+        count = max(count, 1.0)
+        return {
+            "loss": loss / count,
+            "perplexity": float(np.exp(min(loss / count, 700.0))),
+            "masked_accuracy": hits / count,
+            "num_masked_tokens": count,
+        }

@@ -106,7 +106,11 @@ def test_a_name_that_is_no_option_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--objective=electra"], "objective 'electra': must be one of mlm"),
+        (["--objective=clm"], "objective 'clm': must be one of mlm, electra"),
+        (
+            ["--objective=electra", "--model_family=elcbert"],
+            "objective 'electra' is for model_family lvbert, got 'elcbert'",
+        ),
         (["--model_family=gpt"], "model_family 'gpt': must be one of lvbert, elcbert"),
         (["--model_size=huge"], "unknown size 'huge'"),
         (["--model_family=elcbert", "--model_size=medium"], "unknown size 'medium'"),

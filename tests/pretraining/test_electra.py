@@ -29,8 +29,8 @@ def build(**options):
     generator = derive_generator_config(discriminator, 0.25)
     return ElectraForPreTraining(
         ElectraConfig(
-            discriminator=discriminator.to_dict(),
-            generator=generator.to_dict(),
+            discriminator_fields=discriminator.to_dict(),
+            generator_fields=generator.to_dict(),
             special_token_ids=[0, 1, 2, 3, 4],
             **options,
         )
@@ -218,7 +218,10 @@ def test_each_half_is_exported_as_an_ordinary_folder(tmp_path):
 def test_unequal_sizes_cannot_share_embeddings():
     discriminator = LVBertConfig(**SIZES)
     generator = LVBertConfig(**{**SIZES, "embedding_size": 16})
-    halves = {"discriminator": discriminator.to_dict(), "generator": generator.to_dict()}
+    halves = {
+        "discriminator_fields": discriminator.to_dict(),
+        "generator_fields": generator.to_dict(),
+    }
     with pytest.raises(ValueError, match="embedding_size is 24 .* 16"):
         ElectraConfig(**halves)
     ElectraConfig(**halves, tie_embeddings=False)
@@ -240,7 +243,7 @@ def test_against_original_pretraining_loss():
     for half in halves.values():
         half.hidden_dropout_prob = half.attention_probs_dropout_prob = 0.0
     model = ElectraForPreTraining(
-        ElectraConfig(**{name: half.to_dict() for name, half in halves.items()})
+        ElectraConfig(**{f"{name}_fields": half.to_dict() for name, half in halves.items()})
     ).eval()
     variables = read_arrays(GOLDENS / golden / "weights.npz")
     for name, half in halves.items():

@@ -63,7 +63,11 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         (["--tokenizer_name=nowhere"], "tokenizer_name 'nowhere' cannot be loaded"),
         (["--masking_unit=line"], "masking_unit 'line'"),
         (["--mlm_probability=2"], "mask_fraction 2"),
-        (["--objective=electra"], "objective 'electra'"),
+        (["--objective=clm"], "objective 'clm'"),
+        (["--objective=electra", "--generator_size=2"], "generator_size 2"),
+        (["--packing=lines"], "packing 'lines'"),
+        (["--replacement_shares", "0.5", "0.5"], "three shares"),
+        (["--short_sequence_probability=2"], "short_sequence_probability 2"),
         (["--vocab_size=100"], "vocab_size 100"),
     ],
 )
