@@ -23,7 +23,7 @@ from modeling_lvbert.pretraining.arguments import (
 )
 from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
 from modeling_lvbert.pretraining.launching import start_missing_processes
-from modeling_lvbert.pretraining.preparation import build_model, prepare_run
+from modeling_lvbert.pretraining.preparation import build_model, prepare_run, record_recipe
 from modeling_lvbert.pretraining.trainer import (
     MaskedLanguageModelingTrainer,
     OptimizationSettings,
@@ -44,6 +44,7 @@ def main(
 ) -> dict[str, float]:
     """Trains, saves the model and returns the metrics of validation."""
     prepared = prepare_run(model_args, config_args, data_args, training_args)
+    record_recipe(model_args, config_args, data_args, optimization, training_args)
     set_seed(training_args.seed)
     model = build_model(prepared.config, model_args, prepared.collator)
     logger.info(

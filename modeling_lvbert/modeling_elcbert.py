@@ -148,7 +148,7 @@ class ELCBertPreTrainedModel(PreTrainedModel):
         "hidden_states": StateRecorders(
             [
                 OutputRecorder(ELCBertWord),
-                OutputRecorder(OutputSelection, capture_initial_hidden_state=False),
+                OutputRecorder(OutputSelection),
             ]
         ),
         "attentions": ScaledDotProductAttention,

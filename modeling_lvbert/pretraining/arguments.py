@@ -24,14 +24,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
 import yaml
-from transformers import HfArgumentParser, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import (
+    HfArgumentParser,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    TrainingArguments,
+)
 
 from ..configuration_elcbert import ELCBertConfig
 from ..configuration_layer_order import LayerOrderConfig
 from ..configuration_lvbert import LVBertConfig
 from .masking import MASKING_UNITS, count_token_ids
 from .packing import PACKINGS, check_tokenizer
+from .recipes import RECIPES, get_recipe, list_option_defaults
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
     "lvbert": LVBertConfig,
@@ -73,6 +80,10 @@ class ModelArguments:
         metadata={
             "help": "A published size: small, medium (lvbert only) or base; or tiny, for trials."
         },
+    )
+    recipe: str | None = dataclasses.field(
+        default=None,
+        metadata={"help": f"A published recipe, which options override: {', '.join(RECIPES)}."},
     )
     objective: str = dataclasses.field(
         default="mlm",
@@ -138,8 +149,14 @@ class DataArguments:
             "help": "Tokenizer's folder or Hub name. Absent: one of the family's kind is trained."
         },
     )
-    max_seq_length: int = dataclasses.field(
-        default=128, metadata={"help": "Longest row, in tokens."}
+    max_seq_length: int | None = dataclasses.field(
+        default=None, metadata={"help": "Longest row, in tokens; 128 where no recipe says."}
+    )
+    global_batch_size: int | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": "Rows of an optimizer step over all devices; sets gradient_accumulation_steps."
+        },
     )
     masking_unit: str = dataclasses.field(
         default="token", metadata={"help": f"One of: {', '.join(MASKING_UNITS)}."}
@@ -224,7 +241,16 @@ def parse_arguments(
     )
     if len(arguments) == 1 and arguments[0].endswith((".json", ".yaml", ".yml")):
         arguments = _read_options(arguments[0])
+    if recipe := _find_recipe(arguments):
+        parser.set_defaults(**list_option_defaults(recipe, torch.cuda.is_available()))
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
+
+
+def _find_recipe(arguments: Sequence[str]) -> str | None:
+    """Returns the recipe that a command line names: its values are needed before the parsing."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("--recipe")
+    return finder.parse_known_args(arguments)[0].recipe
 
 
 def _read_options(path: str) -> list[str]:
@@ -285,6 +311,35 @@ def build_config(
     if model_args.model_size == "tiny":
         return config_class(**{**TINY_SIZES[family], **fields})
     return config_class.from_size(model_args.model_size, **fields)
+
+
+def settle_data_arguments(
+    model_args: ModelArguments, data_args: DataArguments, training_args: TrainingArguments
+) -> int:
+    """Fills in what follows from other options, and returns the length of rows in tokens.
+
+    Raises:
+        ValueError: A recipe of several lengths without a choice of one, or a global batch that the
+            devices cannot share.
+    """
+    if data_args.max_seq_length is None:
+        if model_args.recipe is not None:
+            stages = get_recipe(model_args.recipe)["stages"].value
+            lengths = [stage["max_seq_length"] for stage in stages]
+            raise ValueError(
+                f"recipe {model_args.recipe!r} has stages of {lengths} tokens a row; a run has one "
+                "length: choose it with max_seq_length"
+            )
+        data_args.max_seq_length = 128
+    if data_args.global_batch_size is not None:
+        rows = training_args.train_batch_size * training_args.world_size
+        if data_args.global_batch_size < 1 or data_args.global_batch_size % rows:
+            raise ValueError(
+                f"global_batch_size {data_args.global_batch_size}: must be a multiple of "
+                f"per_device_train_batch_size times devices, {rows}"
+            )
+        training_args.gradient_accumulation_steps = data_args.global_batch_size // rows
+    return data_args.max_seq_length
 
 
 def check_length(config: LayerOrderConfig, max_seq_length: int) -> None:

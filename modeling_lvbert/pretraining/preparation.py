@@ -33,11 +33,18 @@ from ..configuration_layer_order import LayerOrderConfig
 from ..configuration_lvbert import LVBertConfig
 from ..modeling_elcbert import ELCBertForMaskedLM
 from ..modeling_lvbert import LVBertForMaskedLM
-from .arguments import DataArguments, ModelArguments, build_config, check_length
+from .arguments import (
+    DataArguments,
+    ModelArguments,
+    build_config,
+    check_length,
+    settle_data_arguments,
+)
 from .corpus import load_corpus
 from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_config
 from .masking import MaskingCollator, check_masking, find_special_ids
 from .packing import check_packing, pack_corpus
+from .recipes import describe_effective, write_effective_recipe
 from .tokenizer_training import check_vocab_size, choose_vocab_size, train_tokenizer
 from .trainer import claim_output_dir
 
@@ -79,7 +86,8 @@ def prepare_run(
     Raises:
         ValueError: Any option or file that cannot be used.
     """
-    tokenizer = _check_options(model_args, config_args, data_args)
+    length = settle_data_arguments(model_args, data_args, training_args)
+    tokenizer = _check_options(model_args, config_args, data_args, length)
     with training_args.main_process_first(desc="preparing the data"):
         corpus = load_corpus(
             data_args.train_file,
@@ -104,7 +112,7 @@ def prepare_run(
             split: pack_corpus(
                 corpus[split],
                 tokenizer,
-                data_args.max_seq_length,
+                length,
                 with_word_ids=data_args.masking_unit == "whole_word",
                 num_proc=data_args.preprocessing_num_workers,
                 description=f"Packing ({split})",
@@ -121,6 +129,24 @@ def prepare_run(
         0.0 if data_args.packing == "segment_pairs" else data_args.short_sequence_probability
     )
     return PreparedRun(config, collator, rows["train"], rows["validation"], shortened)
+
+
+def record_recipe(model_args: ModelArguments, *other_args: Any) -> None:
+    """Writes the recipe as the options have changed it to `recipe.json` in the run's folder.
+
+    Args:
+        model_args: Names the recipe; without one nothing is written.
+        other_args: The other options, those of training last.
+    """
+    training_args = other_args[-1]
+    if model_args.recipe is not None and training_args.should_save:
+        options = {
+            key: value for args in (model_args, *other_args) for key, value in vars(args).items()
+        }
+        path = Path(training_args.output_dir, "recipe.json")
+        write_effective_recipe(
+            path, model_args.recipe, describe_effective(model_args.recipe, options)
+        )
 
 
 def build_collator(
@@ -177,13 +203,13 @@ def build_model(
 
 
 def _check_options(
-    model_args: ModelArguments, config_args: Any, data_args: DataArguments
+    model_args: ModelArguments, config_args: Any, data_args: DataArguments, length: int
 ) -> PreTrainedTokenizerBase | None:
     """Checks all that can be checked before any work, and returns the named tokenizer."""
     config = build_config(model_args, config_args)
-    check_length(config, data_args.max_seq_length)
+    check_length(config, length)
     check_masking(data_args.masking_unit, data_args.mlm_probability)
-    check_packing(data_args.packing, data_args.max_seq_length)
+    check_packing(data_args.packing, length)
     if len(data_args.replacement_shares) != 3 or abs(sum(data_args.replacement_shares) - 1) > 1e-6:
         raise ValueError(
             f"replacement_shares {data_args.replacement_shares}: three shares are needed (masked, "

@@ -49,6 +49,7 @@ SETTINGS = {
     "generator_size": "width of the generator, share of the discriminator's",
     "generator_weight": "weight of the generator's loss",
     "detection_weight": "weight of replaced-token detection's loss",
+    "packing": "how rows are made of documents: documents, segment_pairs or sentences",
     "mlm_probability": "share of the tokens to predict",
     "masking_unit": "token, whole_word or span",
     "replacement_shares": "shares of predicted tokens: masked, random, unchanged",
@@ -106,6 +107,7 @@ _LVBERT: Recipe = {
     "generator_size": Setting(1 / 3, "C"),
     "generator_weight": Setting(1.0, "C"),
     "detection_weight": Setting(50.0, "C"),
+    "packing": Setting("segment_pairs", "C"),
     "mlm_probability": Setting(0.15, "C"),
     "masking_unit": Setting("token", "C"),
     "replacement_shares": Setting((0.85, 0.0, 0.15), "C"),
@@ -149,6 +151,7 @@ _ELCBERT: Recipe = {
     "generator_size": Setting(None, "C"),
     "generator_weight": Setting(None, "C"),
     "detection_weight": Setting(None, "C"),
+    "packing": Setting("sentences", "C"),
     "mlm_probability": Setting(0.15, "C"),
     "masking_unit": Setting("span", "C"),
     "replacement_shares": Setting((0.8, 0.1, 0.1), "C"),
@@ -247,6 +250,59 @@ def get_recipe(name: str) -> Recipe:
 def list_values(recipe: Recipe) -> dict[str, Any]:
     """Returns a recipe's values without their sources; those that do not apply are left out."""
     return {name: setting.value for name, setting in recipe.items() if setting.value is not None}
+
+
+# Settings that options of another name stand for, and those that follow from others.
+_OTHER_OPTIONS = {"label_smoothing": "label_smoothing_factor"}
+_NO_OPTIONS = ("tokenizer_kind", "stages", "precision")
+
+
+def list_option_defaults(name: str, has_accelerator: bool) -> dict[str, Any]:
+    """Returns a recipe's values by the name of the option that overrides each.
+
+    Args:
+        name: A key of `RECIPES`.
+        has_accelerator: Whether half precision can be had, if the recipe has it.
+
+    Raises:
+        ValueError: There is no such recipe.
+    """
+    values = list_values(get_recipe(name))
+    options = {
+        _OTHER_OPTIONS.get(key, key): list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+        if key not in _NO_OPTIONS
+    }
+    if has_accelerator and values["precision"] != "fp32":
+        options[values["precision"]] = True
+    if len(values["stages"]) == 1:
+        options["max_seq_length"] = values["stages"][0]["max_seq_length"]
+    return options
+
+
+def describe_effective(name: str, options: Mapping[str, Any]) -> Recipe:
+    """Returns a recipe with what the options made of it.
+
+    Args:
+        name: A key of `RECIPES`.
+        options: All options of the run by name, those that are no setting among them.
+    """
+    recipe = get_recipe(name)
+    # A setting that does not apply stays so, whatever its option's default is.
+    names = {
+        key: _OTHER_OPTIONS.get(key, key)
+        for key, setting in recipe.items()
+        if key not in _NO_OPTIONS and setting.value is not None
+    }
+    changed = {key: options[option] for key, option in names.items() if option in options}
+    changed = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in changed.items()
+    }
+    length = options["max_seq_length"]
+    if [stage["max_seq_length"] for stage in recipe["stages"].value] != [length]:
+        changed["stages"] = ({"fraction": 1.0, "max_seq_length": length, "batch_factor": 1.0},)
+    precision = next((key for key in ("fp16", "bf16") if options.get(key)), "fp32")
+    return override_recipe(recipe, {**changed, "precision": precision})
 
 
 def override_recipe(recipe: Recipe, options: Mapping[str, Any]) -> Recipe:

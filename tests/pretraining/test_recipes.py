@@ -5,20 +5,32 @@ import math
 
 import pytest
 import torch
+from transformers import TrainingArguments
 
 from modeling_lvbert import ELCBertConfig, LVBertConfig
+from modeling_lvbert.pretraining.arguments import (
+    ConfigArguments,
+    DataArguments,
+    ModelArguments,
+    parse_arguments,
+)
 from modeling_lvbert.pretraining.optimization import build_optimizer
 from modeling_lvbert.pretraining.recipes import (
     RECIPES,
     SETTINGS,
     SOURCES,
     Setting,
+    describe_effective,
     get_recipe,
+    list_option_defaults,
     list_values,
     override_recipe,
     write_effective_recipe,
 )
 from modeling_lvbert.pretraining.schedules import build_schedule
+from modeling_lvbert.pretraining.trainer import OptimizationSettings
+
+KINDS = (ModelArguments, ConfigArguments, DataArguments, OptimizationSettings, TrainingArguments)
 
 CONFIGS = {"lvbert": LVBertConfig, "elcbert": ELCBertConfig}
 
@@ -165,3 +177,29 @@ def test_a_recipe_that_cannot_be_written_leaves_the_earlier_file(tmp_path):
     with pytest.raises(TypeError):
         write_effective_recipe(path, "ltg-bnc", recipe)
     assert path.read_text(encoding="utf-8") == "an earlier one"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_setting_of_a_recipe_is_an_option(name):
+    options = list_option_defaults(name, has_accelerator=False)
+    parsed = parse_arguments(KINDS, ["--recipe", name, "--output_dir", "unused"], None)
+    values = {key: value for part in parsed for key, value in vars(part).items()}
+    assert {key: values[key] for key in options} == options
+    effective = describe_effective(name, {**values, "max_seq_length": 128})
+    changed = {key for key, setting in effective.items() if setting.source == "option"}
+    assert changed <= {"precision", "stages"}
+
+
+def test_an_option_overrides_the_recipe_and_is_recorded_as_one():
+    arguments = ["--recipe=lvbert-small", "--learning_rate=1e-3", "--output_dir=unused"]
+    parsed = parse_arguments(KINDS, arguments, None)
+    values = {key: value for part in parsed for key, value in vars(part).items()}
+    assert (values["learning_rate"], values["max_steps"]) == (1e-3, 1_000_000)
+    effective = describe_effective("lvbert-small", values)
+    assert effective["learning_rate"].source == "option"
+    assert effective["max_steps"].source == "C"
+
+
+def test_half_precision_comes_with_an_accelerator_only():
+    assert list_option_defaults("elcbert-strict", True)["fp16"] is True
+    assert "fp16" not in list_option_defaults("elcbert-strict", False)
