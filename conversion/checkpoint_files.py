@@ -20,6 +20,7 @@ import argparse
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ from torch import Tensor
 
 # What `DistributedDataParallel` and `torch.compile` put into names.
 WRAPPERS = {"module", "_orig_mod"}
+READABLE_TYPES = {
+    *(torch.float64, torch.float32, torch.bfloat16, torch.float16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+}
 
 
 def read_tensorflow(checkpoint: str) -> dict[str, Tensor]:
@@ -99,6 +104,7 @@ def read_pytorch(path: Path) -> dict[str, Tensor]:
             raise ValueError(f"{path} cannot be read: {error}") from error
     if not path.is_file():
         raise ValueError(f"no checkpoint file {path}")
+    _check_archive(path)
     try:
         with torch.serialization.safe_globals(_allowed_globals()):
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -107,15 +113,47 @@ def read_pytorch(path: Path) -> dict[str, Tensor]:
     # torch reports damage as errors of many classes, AssertionError and KeyError among them.
     except Exception as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    return _strip_wrappers(_find_model(path, content))
+
+
+def _find_model(path: Path, content: Any) -> Mapping[str, Tensor]:
     model = content.get("model", content) if isinstance(content, Mapping) else content
     if not isinstance(model, Mapping):
         raise ValueError(
             f"{path} holds no model: expected named tensors, got {type(model).__name__}"
         )
-    others = sorted(str(name) for name, value in model.items() if not isinstance(value, Tensor))
+    others = sorted(
+        str(name)
+        for name, value in model.items()
+        if not isinstance(value, Tensor) or not isinstance(name, str)
+    )
     if others or not model:
-        raise ValueError(f"{path} holds no model: not tensors: {others}")
-    return _strip_wrappers(model)
+        raise ValueError(f"{path} holds no model: not named tensors: {others}")
+    odd = sorted(
+        f"{name} ({value.layout}, {value.dtype}, {value.device})"
+        for name, value in model.items()
+        if value.layout != torch.strided or value.is_meta or value.dtype not in READABLE_TYPES
+    )
+    if odd:
+        raise ValueError(f"{path} holds tensors that are no plain numbers: {odd}")
+    return model
+
+
+def _check_archive(path: Path) -> None:
+    """Checks the sums that a checkpoint's archive holds of its parts; torch does not.
+
+    Raises:
+        ValueError: A part has changed since it was written.
+    """
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError, OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    if damaged is not None:
+        raise ValueError(f"{path} is damaged: its part {damaged} does not have the sum it had")
 
 
 def _allowed_globals() -> list[Any]:

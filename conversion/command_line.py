@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import yaml
 from huggingface_hub.errors import StrictDataclassError
@@ -69,6 +69,15 @@ def _read_arguments(arguments_class: Any, path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: unknown arguments {unknown}; known: {sorted(known)}")
     if missing := sorted(required - set(values)):
         raise ValueError(f"{path}: missing arguments {missing}")
+    for field in fields:
+        allowed = get_args(field.type) or (field.type,)
+        # The values of a Literal are checked by name, by the arguments themselves.
+        kinds = tuple(kind if isinstance(kind, type) else type(kind) for kind in allowed)
+        if field.name in values and not isinstance(values[field.name], kinds):
+            raise ValueError(
+                f"{path}: {field.name} must be {' or '.join(kind.__name__ for kind in kinds)}, "
+                f"got {values[field.name]!r}"
+            )
     return values
 
 

@@ -158,8 +158,8 @@ def convert(
     """
     task = _find_task(variables) if part == "discriminator" else None
     sizes = _read_sizes(variables, part, task)
-    # The generator has one at any size; the discriminator where the two sizes differ.
-    has_projection = part == "generator" or sizes.get("embedding_size") != sizes["hidden_size"]
+    # The medium model's generator is as wide as its embeddings and has none.
+    has_projection = sizes.get("embedding_size") != sizes["hidden_size"]
     renames = names_lvbert.rename_table(variables, part, layer_order, has_projection, task)
     heads = _read_num_heads(variables, part, sizes, num_attention_heads)
     source = Source(variables, part, layer_order, task, heads)

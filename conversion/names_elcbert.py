@@ -43,7 +43,7 @@ EMBEDDING_KEY = "embedding.word_embedding.weight"
 DECODER_KEY = "classifier.nonlinearity.5.weight"
 OUTPUT_MIX_KEY = "transformer.prev_layer_weights"
 LAYER_MIX = re.compile(r"transformer\.layers\.\d+\.prev_layer_weights")
-POSITIONS = re.compile(r"transformer\.layers\.\d+\.attention\.position_indices")
+POSITIONS = re.compile(r"transformer\.layers\.(\d+)\.attention\.position_indices")
 GPT_BERT_SIGNS = ("dwa_modules", "in_proj_vg")
 
 
@@ -70,5 +70,8 @@ def rename_table(
     for number, ours in zip((1, 5), HEADS[head], strict=True):
         for kind in ("weight", "bias"):
             table[f"{head}.nonlinearity.{number}.{kind}"] = f"{ours}.{kind}"
-    table |= {name: None for name in names if POSITIONS.fullmatch(name)}
+    for name in names:
+        position = POSITIONS.fullmatch(name)
+        if position and int(position[1]) < num_layers:
+            table[name] = None
     return table

@@ -13,7 +13,7 @@
 # limitations under the License.
 """Configuration of ELC-BERT (arXiv 2311.02265): words of layers that read all before them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 
@@ -78,7 +78,7 @@ class ELCBertConfig(LayerOrderConfig):
 
     vocab_size: int = 6144
     hidden_size: int = 384
-    layer_order: str = "sf sf sf sf sf sf sf sf sf sf sf sf"
+    layer_order: Any = "sf sf sf sf sf sf sf sf sf sf sf sf"
     variant: str = "zero"
     position_layout: str = "halves"
     intermediate_size: int = 1024

@@ -18,6 +18,7 @@ Every field is checked at construction and again when the configuration is saved
 `huggingface_hub`'s strict dataclasses, also on assignment.
 """
 
+import math
 from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
@@ -62,7 +63,8 @@ class LayerOrderConfig(PreTrainedConfig):
 
     vocab_size: int = 1
     hidden_size: int = 64
-    layer_order: str = "sf"
+    # Checked by `normalize_layer_order` alone, so that every malformed order is a ValueError.
+    layer_order: Any = "sf"
     num_attention_heads: int | None = None
     intermediate_size: int = 256
     max_position_embeddings: int = 512
@@ -150,7 +152,7 @@ class LayerOrderConfig(PreTrainedConfig):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
-        if self.layer_norm_eps <= 0:
+        if not 0 < self.layer_norm_eps < math.inf:
             raise ValueError(f"layer_norm_eps must be positive, got {self.layer_norm_eps}")
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ValueError(

@@ -13,7 +13,8 @@
 # limitations under the License.
 """Configuration of LV-BERT (arXiv 2106.11740): post-norm layers in any order."""
 
-from typing import ClassVar
+import math
+from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
@@ -80,7 +81,7 @@ class LVBertConfig(LayerOrderConfig):
     vocab_size: int = 30522
     embedding_size: int = 128
     hidden_size: int = 256
-    layer_order: str = "ddsffsdffsddsfdfsdfdssfs"
+    layer_order: Any = "ddsffsdffsddsfdfsdfdssfs"
     intermediate_size: int = 1024
     hidden_act: str = "gelu"
     max_position_embeddings: int = 512
@@ -97,7 +98,7 @@ class LVBertConfig(LayerOrderConfig):
         check_at_least(self, 1, ("embedding_size", "type_vocab_size"))
         if self.hidden_act not in ACT2FN:
             raise ValueError(f"unknown hidden_act {self.hidden_act!r}; known: {sorted(ACT2FN)}")
-        if self.initializer_range <= 0:
+        if not 0 < self.initializer_range < math.inf:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range}")
 
 

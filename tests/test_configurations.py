@@ -58,6 +58,9 @@ def test_heads_follow_the_width_where_none_are_given(config_class):
     [
         {"layer_order": ""},
         {"layer_order": "sfx"},
+        {"layer_order": 3},
+        {"layer_order": None},
+        {"layer_order": ["s", "f"]},
         {"hidden_size": 0},
         {"hidden_size": -64},
         {"hidden_size": 64, "num_attention_heads": 3},
@@ -73,6 +76,9 @@ def test_heads_follow_the_width_where_none_are_given(config_class):
         {"attention_probs_dropout_prob": 2},
         {"classifier_dropout": 1.5},
         {"layer_norm_eps": 0.0},
+        {"layer_norm_eps": float("nan")},
+        {"layer_norm_eps": float("inf")},
+        {"hidden_dropout_prob": float("nan")},
         {"pad_token_id": 10**6},
         {"pad_token_id": -1},
         {"num_hidden_layers": 99},
@@ -90,6 +96,7 @@ def test_malformed_fields_are_refused(config_class, fields):
         (LVBertConfig, {"embedding_size": 0}),
         (LVBertConfig, {"type_vocab_size": 0}),
         (LVBertConfig, {"initializer_range": 0.0}),
+        (LVBertConfig, {"initializer_range": float("nan")}),
         (LVBertConfig, {"hidden_act": "gelo"}),
         (ELCBertConfig, {"variant": "zeros"}),
         (ELCBertConfig, {"variant": ""}),
@@ -108,9 +115,6 @@ def test_malformed_fields_of_one_family_are_refused(config_class, fields):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"layer_order": 3},
-        {"layer_order": None},
-        {"layer_order": ["s", "f"]},
         {"hidden_size": "256"},
         {"hidden_size": 2.5},
         {"conv_mask_padding": "yes"},

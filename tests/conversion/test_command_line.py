@@ -1,10 +1,11 @@
+import json
 import logging
 import sys
 from dataclasses import dataclass
 
 import pytest
 
-from conversion import command_line
+from conversion import command_line, convert_elcbert
 
 
 @dataclass
@@ -87,3 +88,12 @@ def test_results_and_warnings_go_to_different_streams(capsys, monkeypatch):
 def test_only_the_first_process_of_a_launcher_works(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     assert command_line.run(lambda argv: pytest.fail("the second process worked too")) == 0
+
+
+@pytest.mark.parametrize("value", [3, None, ["a"]])
+def test_a_settings_file_with_a_value_of_another_type_is_an_error(tmp_path, value):
+    path = tmp_path / "settings.json"
+    settings = {"checkpoint": value, "config": "b", "output_dir": "o", "variant": "zero"}
+    path.write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="checkpoint must be str, got"):
+        command_line.parse_arguments(convert_elcbert.Arguments, "m", "d", [str(path)])

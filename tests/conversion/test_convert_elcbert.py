@@ -16,6 +16,7 @@ from modeling_lvbert import (
     ELCBertForSequenceClassification,
     ELCBertForTokenClassification,
 )
+from modeling_lvbert.modeling_elcbert_layers import relative_position_rows
 
 CASES = {
     "base": ("elc_base", "", "base", "halves"),
@@ -477,3 +478,56 @@ def test_values_of_a_settings_file_are_checked(change):
     fields = {"checkpoint": "c", "config": "b", "output_dir": "o", "variant": "zero", **change}
     with pytest.raises(ValueError, match=f"{next(iter(change))} must be one of"):
         convert_elcbert.Arguments(**fields)
+
+
+def test_a_flipped_bit_in_the_archive_is_noticed(zero, official_file, convert, tmp_path):
+    path = official_file(zero)
+    content = bytearray(path.read_bytes())
+    weights = zero.arrays("model")["transformer.layers.1.attention.out_proj.weight"].float()
+    place = content.find(weights.numpy().tobytes())
+    assert place > 0
+    content[place + 7] ^= 1
+    path.write_bytes(content)
+    code, _, err = convert(
+        convert_elcbert,
+        checkpoint=path,
+        config=zero.folder / "config.json",
+        variant="zero",
+        output_dir=tmp_path / "out",
+    )
+    assert code == 1
+    assert "is damaged: its part" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({3: torch.ones(2)}, "not named tensors: ['3']"),
+        ({"a": torch.ones(2, 2).to_sparse()}, "no plain numbers: ['a (torch.sparse_coo"),
+        ({"a": torch.ones(2).to(torch.float8_e4m3fn)}, "no plain numbers: ['a (torch.strided"),
+        ({"a": torch.ones(2, device="meta")}, "no plain numbers: ['a (torch.strided"),
+    ],
+    ids=["numbered", "sparse", "float8", "meta"],
+)
+def test_tensors_that_no_original_holds_are_refused(model, message, zero, convert, tmp_path):
+    torch.save({"model": model}, tmp_path / "odd.bin")
+    code, _, err = convert(
+        convert_elcbert,
+        checkpoint=tmp_path / "odd.bin",
+        config=zero.folder / "config.json",
+        variant="zero",
+        output_dir=tmp_path / "out",
+    )
+    assert code == 1
+    assert message in err
+
+
+def test_a_position_table_of_no_layer_is_unknown(tensors, convert_tensors):
+    name = "transformer.layers.9.attention.position_indices"
+    tensors[name] = tensors.get(
+        "transformer.layers.0.attention.position_indices", relative_position_rows(64, 8, 64)
+    )
+    code, _, err = convert_tensors(tensors)
+    assert code == 1
+    assert f"1 unknown:\n    {name}" in err

@@ -424,3 +424,33 @@ def test_orders_that_no_official_checkpoint_has_are_errors(text, message):
 def test_values_of_a_settings_file_are_checked(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         convert_lvbert.Arguments("c", "sf", "o", **change)
+
+
+def test_a_generator_as_wide_as_its_embeddings_has_no_projection(
+    interleaved, convert, write_variables, tmp_path
+):
+    """The published medium size: embeddings of 128, a generator of a third of 384."""
+    widths = {16: 32, 64: 128}
+    generator = torch.Generator().manual_seed(0)
+    variables = {}
+    for name, value in interleaved.arrays("weights").items():
+        if name.startswith("generator/embeddings_project"):
+            continue
+        if name.startswith("generator/"):
+            shape = [widths[size] for size in value.shape]
+            value = torch.randn(shape, generator=generator) * 0.3
+        elif name == "generator_predictions/dense/kernel":
+            value = torch.randn(32, 32, generator=generator) * 0.3
+        variables[name] = value
+    code, _, err = convert(
+        convert_lvbert,
+        checkpoint=write_variables(variables),
+        layer_order=interleaved.layer_order,
+        part="both",
+        num_attention_heads=2,
+        output_dir=tmp_path / "out",
+    )
+    assert code == 0, err
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out" / "generator")
+    assert model.config.hidden_size == model.config.embedding_size == 32
+    assert model.lvbert.embeddings_project is None
