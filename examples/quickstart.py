@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from modeling_lvbert.evaluation.acceptability import write_task
@@ -54,8 +54,17 @@ for folder in sys.argv[1:]:
 """
 
 
-def start(name: str, command: list[str]) -> None:
-    """Runs a Python command without a network and shows what it prints; stops if it fails."""
+def start(name: str, command: list[str], running: list[subprocess.Popen]) -> None:
+    """Runs a Python command without a network and shows what it prints, its errors among it.
+
+    Args:
+        name: Stands before each line.
+        command: What Python is to run.
+        running: Gets the process.
+
+    Raises:
+        SystemExit: The command failed; its exit code.
+    """
     # Small matrices gain nothing from more threads.
     threads = str(min(4, max(1, (os.cpu_count() or 1) // 2)))
     process = subprocess.Popen(
@@ -65,20 +74,29 @@ def start(name: str, command: list[str]) -> None:
         stderr=subprocess.STDOUT,
         text=True,
     )
+    running.append(process)
     with process:
         for line in process.stdout or ():
             sys.stdout.write(f"[{name}] {line}")
             sys.stdout.flush()
+    if process.returncode < 0:
+        raise SystemExit(f"error: {name} was ended by signal {-process.returncode}")
     if process.returncode:
-        raise SystemExit(f"error: {name}: {shlex.join(command)} ended with {process.returncode}")
+        raise SystemExit(process.returncode)
 
 
 def start_side_by_side(commands: dict[str, list[str]]) -> None:
-    """Runs a command for each model at the same time, each on its share of the cores."""
+    """Runs a command for each model at the same time; where one fails, the others are stopped."""
     for command in commands.values():
         logger.info("    python %s", shlex.join(command))
+    running: list[subprocess.Popen] = []
     with ThreadPoolExecutor() as pool:
-        list(pool.map(start, commands, commands.values()))
+        steps = [pool.submit(start, *step, running) for step in commands.items()]
+        for step in as_completed(steps):
+            if error := step.exception():
+                for process in running:
+                    process.terminate()
+                raise error
 
 
 def make_table(folder: Path) -> str:
@@ -113,7 +131,7 @@ def main(output_dir: str) -> None:
         }
     )
     logger.info("filling a mask in a process that cannot import this package")
-    start("fill-mask", ["-I", "-c", FILL_MASK, *(str(folder / name) for name in MODELS)])
+    start("fill-mask", ["-I", "-c", FILL_MASK, *(str(folder / name) for name in MODELS)], [])
     texts = load_embedded_corpus()["held_out"]["text"]
     held_out = [line for text in texts for line in text.splitlines()]
     rows = write_task([s for line in held_out for s in split_sentences(line)], folder / "task", 300)
@@ -142,7 +160,13 @@ def run(arguments: list[str] | None = None) -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--output_dir", default="runs/quickstart", help="Where everything goes.")
-    main(parser.parse_args(arguments).output_dir)
+    output_dir = parser.parse_args(arguments).output_dir
+    try:
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        main(output_dir)
+    except (OSError, ValueError) as error:
+        logger.debug("where it came from", exc_info=True)
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def run(arguments: list[str] | None = None) -> None:
         main(
             *parse_arguments((ModelArguments, TaskArguments, TrainingArguments), arguments, __doc__)
         )
-    except ValueError as error:
+    except (ValueError, OSError, ImportError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")
 

@@ -93,7 +93,7 @@ def run(arguments: list[str] | None = None) -> None:
             TrainingArguments,
         )
         main(*parse_arguments(kinds, arguments, __doc__))
-    except ValueError as error:
+    except (ValueError, OSError, ImportError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")
 

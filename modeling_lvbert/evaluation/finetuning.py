@@ -13,7 +13,10 @@
 # limitations under the License.
 """Fine-tunes any transformers encoder on a sentence or sentence-pair task and scores it."""
 
+import dataclasses
 import logging
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from transformers import (
     AutoTokenizer,
     DataCollatorWithPadding,
     EvalPrediction,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
     Trainer,
     TrainingArguments,
@@ -45,8 +49,26 @@ from .glue import (
     predict,
     read_table,
 )
+from .run_folder import check_output_dir, claim_output_dir
 
 logger = logging.getLogger(__name__)
+
+# Options that change nothing in what a run gives, and those that matter to its scores alone.
+_WITHOUT_EFFECT = {"cache_dir", "token", "trust_remote_code", "overwrite_cache"}
+_FOR_SCORES = {"validation_file", "test_file", "max_eval_samples", "max_predict_samples"}
+_OF_TRAINING = (
+    "learning_rate",
+    "num_train_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "weight_decay",
+    "warmup_steps",
+    "seed",
+)
+
+# Parts of an encoder that pre-training without them leaves out, or that are no weights.
+_OPTIONAL_PARTS = ("pooler", "position_ids")
 
 
 @dataclass
@@ -114,8 +136,17 @@ class TaskArguments:
         """Checks what can be checked without reading.
 
         Raises:
-            ValueError: An unknown task, no data, or contradictory sources.
+            ValueError: An unknown task, no data, contradictory sources, or a number out of range.
         """
+        if self.max_seq_length < 3:
+            raise ValueError(
+                f"max_seq_length {self.max_seq_length}: at least 3 is needed, two of them for "
+                "special tokens"
+            )
+        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} {value}: must be at least 1")
         if self.task_name is not None:
             self.task_name = self.task_name.lower().replace("-", "")
             if self.task_name not in GLUE_TASKS:
@@ -133,6 +164,18 @@ class TaskArguments:
             )
 
 
+def _load(option: str, name: str | None, load: Callable[[], Any]) -> Any:
+    """Returns what `load` returns; what it raises becomes an error that names the option.
+
+    A damaged or foreign folder makes the libraries, or the model's own code, raise anything.
+    """
+    try:
+        return load()
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{option} {name!r} cannot be loaded: {reason}") from error
+
+
 def _load_tables(arguments: TaskArguments) -> dict[str, list[dict[str, Any]]]:
     files = {
         "train": arguments.train_file,
@@ -145,10 +188,13 @@ def _load_tables(arguments: TaskArguments) -> dict[str, list[dict[str, Any]]]:
             for split, path in files.items()
             if path
         }
-    if arguments.dataset_name:
-        found = datasets.load_dataset(arguments.dataset_name, arguments.dataset_config_name)
-    else:
-        found = datasets.load_dataset("nyu-mll/glue", arguments.task_name)
+    option = "dataset_name" if arguments.dataset_name else "task_name"
+    sources = {
+        "dataset_name": (arguments.dataset_name, arguments.dataset_config_name),
+        "task_name": ("nyu-mll/glue", arguments.task_name),
+    }
+    name = getattr(arguments, option)
+    found = _load(option, name, lambda: datasets.load_dataset(*sources[option]))
     matched = {"validation_matched": "validation", "test_matched": "test"}
     return {
         matched.get(str(split), str(split)): part.to_list()
@@ -253,6 +299,143 @@ class _FineTuner(Trainer):
         return None, logits, labels
 
 
+def _describe_run(
+    model_args: ModelArguments, task_args: TaskArguments, training_args: TrainingArguments
+) -> dict[str, Any]:
+    """Returns what makes a run the run it is: options that are not at their defaults."""
+    ignored = _WITHOUT_EFFECT | (_FOR_SCORES if training_args.do_train else set())
+    run = {
+        option.name: getattr(arguments, option.name)
+        for arguments in (model_args, task_args)
+        for option in dataclasses.fields(arguments)
+        if option.name not in ignored and getattr(arguments, option.name) != option.default
+    }
+    if training_args.do_train:
+        run.update({name: getattr(training_args, name) for name in _OF_TRAINING})
+    return {**run, "do_train": training_args.do_train}
+
+
+def _check_training(training_args: TrainingArguments) -> None:
+    """Checks what would fail, or spoil the weights, only after a while.
+
+    Raises:
+        ValueError: A number out of range, or a checkpoint that is not there.
+    """
+    for name in ("learning_rate", "weight_decay", "warmup_steps"):
+        value = getattr(training_args, name)
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} {value}: must be a number of at least 0")
+    for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
+        if getattr(training_args, name) < 1:
+            raise ValueError(f"{name} {getattr(training_args, name)}: must be at least 1")
+    checkpoint = training_args.resume_from_checkpoint
+    if isinstance(checkpoint, str) and not Path(checkpoint).is_dir():
+        raise ValueError(f"resume_from_checkpoint {checkpoint!r}: no such folder")
+
+
+def _load_named(
+    model_args: ModelArguments, option: str, loader: Any, common: dict[str, Any]
+) -> Any:
+    """Loads a configuration or tokenizer from where its option, else the model's, says."""
+    given = getattr(model_args, option)
+    return _load(
+        option if given else "model_name_or_path",
+        given or model_args.model_name_or_path,
+        lambda: loader.from_pretrained(given or model_args.model_name_or_path, **common),
+    )
+
+
+def _check_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, config: Any, max_seq_length: int, is_pair: bool
+) -> None:
+    """Checks that the model has a row for each id, and that texts have room.
+
+    Raises:
+        ValueError: It has not, or they have none.
+    """
+    vocab_size = config.to_dict().get("vocab_size")
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if vocab_size is not None and largest >= vocab_size:
+        raise ValueError(
+            f"the tokenizer has ids up to {largest}, but the model's vocab_size is {vocab_size}: "
+            "they do not belong together"
+        )
+    num_special = tokenizer.num_special_tokens_to_add(pair=is_pair)
+    longest = min(max_seq_length, tokenizer.model_max_length)
+    needed = num_special + (2 if is_pair else 1)
+    if longest < needed:
+        raise ValueError(
+            f"max_seq_length {longest}: at least {needed} is needed, {num_special} of them for "
+            "special tokens"
+        )
+    if max_seq_length > tokenizer.model_max_length:
+        logger.warning(
+            "max_seq_length %s: the model's longest input is %s",
+            max_seq_length,
+            tokenizer.model_max_length,
+        )
+
+
+def load_classifier(
+    model_args: ModelArguments, config: Any, common: dict[str, Any]
+) -> PreTrainedModel:
+    """Loads a model whose head may be new, but whose encoder must be the saved one.
+
+    Args:
+        model_args: Where it lies.
+        config: Its configuration, with the task's labels.
+        common: Options of every `from_pretrained`.
+
+    Raises:
+        ValueError: It cannot be loaded, or a part of the encoder has no saved weights, others than
+            the configuration says, or weights too many.
+    """
+    name = model_args.model_name_or_path
+    model, found = _load(
+        "model_name_or_path",
+        name,
+        lambda: AutoModelForSequenceClassification.from_pretrained(
+            name,
+            config=config,
+            # Sizes are compared below: the library's own error does not say which differ.
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **common,
+        ),
+    )
+    faults = []
+    for kind, keys in (
+        ("missing", found["missing_keys"]),
+        ("not in the model", found["unexpected_keys"]),
+        ("of another size", [mismatch[0] for mismatch in found["mismatched_keys"]]),
+    ):
+        wrong = sorted(key for key in keys if _is_of_encoder(model, key))
+        if wrong:
+            more = ", ..." if len(wrong) > 3 else ""
+            faults.append(f"{len(wrong)} {kind} ({', '.join(wrong[:3])}{more})")
+    if faults:
+        raise ValueError(
+            f"model_name_or_path {name!r}: the saved weights of the encoder do not fit its "
+            f"configuration: {'; '.join(faults)}"
+        )
+    if found["mismatched_keys"] and not model_args.ignore_mismatched_sizes:
+        heads = ", ".join(sorted(mismatch[0] for mismatch in found["mismatched_keys"]))
+        raise ValueError(
+            f"model_name_or_path {name!r}: its head has another size than the task needs "
+            f"({heads}); ignore_mismatched_sizes starts it anew"
+        )
+    return model
+
+
+def _is_of_encoder(model: PreTrainedModel, key: str) -> bool:
+    if any(part in key for part in _OPTIONAL_PARTS):
+        return False
+    # A file of the bare encoder has no prefix.
+    base = model.base_model
+    bare = set() if base is model else {child for child, _ in base.named_children()}
+    return key.split(".")[0] in {model.base_model_prefix, *bare}
+
+
 def fine_tune(
     model_args: ModelArguments, task_args: TaskArguments, training_args: TrainingArguments
 ) -> dict[str, float]:
@@ -265,7 +448,8 @@ def fine_tune(
             say what to do.
 
     Raises:
-        ValueError: Nothing to do, or bad data.
+        ValueError: Nothing to do, a model, tokenizer or data that cannot be used, or an
+            `output_dir` that holds other things.
     """
     asked = {
         "train": training_args.do_train,
@@ -275,30 +459,32 @@ def fine_tune(
     splits = [split for split, wanted in asked.items() if wanted]
     if not splits:
         raise ValueError("nothing to do: give do_train, do_eval or do_predict")
+    _check_training(training_args)
+    output_dir = str(training_args.output_dir)
+    run = _describe_run(model_args, task_args, training_args)
+    with training_args.main_process_first(desc="checking output_dir"):
+        check_output_dir(
+            output_dir, model_args.model_name_or_path, run, trains=training_args.do_train
+        )
     common = {
         "cache_dir": model_args.cache_dir,
         "revision": model_args.model_revision,
         "token": model_args.token,
         "trust_remote_code": model_args.trust_remote_code,
     }
-    name = model_args.model_name_or_path
-    config = AutoConfig.from_pretrained(model_args.config_name or name, **common)
+    config = _load_named(model_args, "config_name", AutoConfig, common)
     tables, scheme = load_task(task_args, splits, _read_saved_scheme(config))
     config.num_labels = max(1, len(scheme.names))
     if not scheme.is_regression:
         config.id2label = dict(enumerate(scheme.names))
         config.label2id = {label: number for number, label in enumerate(scheme.names)}
-    tokenizer = AutoTokenizer.from_pretrained(model_args.tokenizer_name or name, **common)
+    tokenizer = _load_named(model_args, "tokenizer_name", AutoTokenizer, common)
+    is_pair = any("sentence2" in part.column_names for part in tables.values())
+    _check_tokenizer(tokenizer, config, task_args.max_seq_length, is_pair)
     set_seed(training_args.seed)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        name, config=config, ignore_mismatched_sizes=model_args.ignore_mismatched_sizes, **common
-    )
-    if task_args.max_seq_length > tokenizer.model_max_length:
-        logger.warning(
-            "max_seq_length %s: the model's longest input is %s",
-            task_args.max_seq_length,
-            tokenizer.model_max_length,
-        )
+    model = load_classifier(model_args, config, common)
+    with training_args.main_process_first(desc="claiming output_dir"):
+        claim_output_dir(output_dir, run)
     limits = {
         "train": task_args.max_train_samples,
         "validation": task_args.max_eval_samples,

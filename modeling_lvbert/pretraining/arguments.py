@@ -19,10 +19,12 @@ Every field of the two configurations is an option of its own, made from the con
 import argparse
 import dataclasses
 import json
+import logging
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 import yaml
@@ -31,6 +33,10 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedTokenizerBase,
     TrainingArguments,
+)
+from transformers.integrations import (
+    get_available_reporting_integrations,
+    get_reporting_integration_callbacks,
 )
 
 from ..configuration_elcbert import ELCBertConfig
@@ -45,6 +51,34 @@ CONFIGS: dict[str, type[LayerOrderConfig]] = {
     "elcbert": ELCBertConfig,
 }
 OBJECTIVES = ("mlm", "electra")
+
+# Options of ELECTRA alone.
+_ELECTRA_OPTIONS = (
+    "generator_size",
+    "generator_weight",
+    "detection_weight",
+    "temperature",
+    "disallow_correct",
+    "uniform_generator",
+    "untied_generator",
+)
+
+# Name, least value, value that is too large.
+_TRAINING_RANGES: tuple[tuple[str, int, float], ...] = (
+    ("learning_rate", 0, math.inf),
+    ("weight_decay", 0, math.inf),
+    ("adam_beta1", 0, 1),
+    ("adam_beta2", 0, 1),
+    ("adam_epsilon", 0, math.inf),
+    ("max_grad_norm", 0, math.inf),
+    ("warmup_steps", 0, math.inf),
+    ("num_train_epochs", 0, math.inf),
+    ("per_device_train_batch_size", 1, math.inf),
+    ("per_device_eval_batch_size", 1, math.inf),
+    ("gradient_accumulation_steps", 1, math.inf),
+)
+
+logger = logging.getLogger(__name__)
 
 # Not published: for quick trials on a CPU. LV-BERT's published initial values are for widths of 256
 # and more; at this one they keep the model at the unigram plateau for long, ELC-BERT's rule
@@ -199,8 +233,10 @@ def _make_config_arguments() -> type:
             if name not in _NO_OPTIONS:
                 families.setdefault(name, []).append(family)
                 options = set(get_args(field.type) or (field.type,)) - {type(None)}
-                # The parser knows one type for each option.
-                kinds[name] = float if float in options else options.pop()
+                # The parser knows one type for each option; a field that takes anything and checks
+                # it by itself gets a string.
+                kind = float if float in options else options.pop()
+                kinds[name] = str if kind is Any else kind
     fields = [
         (
             name,
@@ -340,6 +376,65 @@ def settle_data_arguments(
             )
         training_args.gradient_accumulation_steps = data_args.global_batch_size // rows
     return data_args.max_seq_length
+
+
+def check_training_arguments(training_args: TrainingArguments) -> None:
+    """Checks the options of training that would fail, or spoil the weights, only after a while.
+
+    Raises:
+        ValueError: A number out of range, an integration that is unknown or not installed, or a
+            checkpoint to begin with.
+    """
+    for name, value in vars(training_args).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} {value}: must be a finite number")
+    for name, least, highest in _TRAINING_RANGES:
+        value = getattr(training_args, name)
+        if not least <= value < highest:
+            upper = "" if highest == math.inf else f" and below {highest}"
+            raise ValueError(f"{name} {value}: must be at least {least}{upper}")
+    if training_args.learning_rate == 0:
+        raise ValueError("learning_rate 0: must be above 0")
+    if training_args.resume_from_checkpoint is not None:
+        raise ValueError(
+            f"resume_from_checkpoint {training_args.resume_from_checkpoint!r}: leave it out, a run "
+            "goes on by itself from the last complete checkpoint in output_dir"
+        )
+    # Knows all names, and says so where one is none of them.
+    get_reporting_integration_callbacks(training_args.report_to)
+    wanted = cast(list[str], training_args.report_to)
+    missing = set(wanted) - {*get_available_reporting_integrations(), "flyte"}
+    if missing:
+        raise ValueError(f"report_to {', '.join(sorted(missing))}: not installed")
+
+
+def warn_of_options_without_effect(model_args: ModelArguments) -> None:
+    """Tells which options of ELECTRA were given for another objective."""
+    if model_args.objective == "electra":
+        return
+    defaults = {field.name: field.default for field in dataclasses.fields(model_args)}
+    given = [
+        name for name in _ELECTRA_OPTIONS if getattr(model_args, name) not in (defaults[name], None)
+    ]
+    if given:
+        logger.warning(
+            "objective %r: %s has no effect, it is for electra",
+            model_args.objective,
+            ", ".join(given),
+        )
+
+
+def check_numbers(*all_arguments: Any) -> None:
+    """Checks that no option of a dataclass is infinite or not a number.
+
+    Raises:
+        ValueError: One is.
+    """
+    for arguments in all_arguments:
+        for name, value in vars(arguments).items():
+            values = value if isinstance(value, list) else [value]
+            if any(isinstance(number, float) and not math.isfinite(number) for number in values):
+                raise ValueError(f"{name} {value}: must be a finite number")
 
 
 def check_length(config: LayerOrderConfig, max_seq_length: int) -> None:

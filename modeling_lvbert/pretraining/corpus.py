@@ -162,7 +162,7 @@ def select_text(source: str, table: datasets.Dataset, text_column: str | None) -
         text_column: Name of the column; its only column of strings, or "text", if absent.
 
     Raises:
-        ValueError: No such column, not a column of strings, or several to choose from.
+        ValueError: No such column, not a column of strings, several to choose from, or no text.
     """
     strings = [
         name
@@ -179,7 +179,10 @@ def select_text(source: str, table: datasets.Dataset, text_column: str | None) -
         )
     table = table.select_columns([chosen])
     table = table if chosen == "text" else table.rename_column(chosen, "text")
-    return table.filter(_has_text, desc="Dropping rows without text")
+    table = table.filter(_has_text, desc="Dropping rows without text")
+    if not len(table):
+        raise ValueError(f"{source}: no row has text in its column {chosen!r}")
+    return table
 
 
 def _has_text(row: dict[str, str | None]) -> bool:
@@ -237,7 +240,7 @@ def load_corpus(
             validation data.
 
     Raises:
-        ValueError: Contradictory sources, or bad files (see `load_file`).
+        ValueError: Contradictory sources, bad files (see `load_file`), or a data set out of reach.
     """
     if train_file and dataset_name:
         raise ValueError(
@@ -246,16 +249,7 @@ def load_corpus(
     if validation_file and not train_file:
         raise ValueError(f"validation_file {validation_file!r} needs a train_file")
     if dataset_name:
-        found = datasets.load_dataset(dataset_name, dataset_config_name)
-        if "train" not in found:
-            raise ValueError(
-                f"dataset_name {dataset_name!r} has no split 'train', but {sorted(found)}"
-            )
-        found = {
-            split: select_text(f"dataset_name {dataset_name!r}", found[split], text_column)
-            for split in ("train", "validation")
-            if split in found
-        }
+        found = _load_named(dataset_name, dataset_config_name, text_column)
         if "validation" in found:
             return datasets.DatasetDict(found)
         return split_documents(found["train"], validation_split_percentage)
@@ -267,6 +261,22 @@ def load_corpus(
     return datasets.DatasetDict(
         train=train, validation=load_file("validation_file", validation_file, text_column)
     )
+
+
+def _load_named(
+    name: str, config_name: str | None, text_column: str | None
+) -> dict[str, datasets.Dataset]:
+    try:
+        found = datasets.load_dataset(name, config_name)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(f"dataset_name {name!r} cannot be loaded: {error}") from error
+    if "train" not in found:
+        raise ValueError(f"dataset_name {name!r} has no split 'train', but {sorted(found)}")
+    return {
+        split: select_text(f"dataset_name {name!r}", found[split], text_column)
+        for split in ("train", "validation")
+        if split in found
+    }
 
 
 def load_embedded_corpus() -> datasets.DatasetDict:

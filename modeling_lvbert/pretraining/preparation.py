@@ -38,7 +38,10 @@ from .arguments import (
     ModelArguments,
     build_config,
     check_length,
+    check_numbers,
+    check_training_arguments,
     settle_data_arguments,
+    warn_of_options_without_effect,
 )
 from .corpus import load_corpus
 from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_config
@@ -86,6 +89,8 @@ def prepare_run(
     Raises:
         ValueError: Any option or file that cannot be used.
     """
+    check_training_arguments(training_args)
+    check_numbers(model_args, config_args, data_args)
     length = settle_data_arguments(model_args, data_args, training_args)
     tokenizer = _check_options(model_args, config_args, data_args, length)
     with training_args.main_process_first(desc="preparing the data"):
@@ -186,19 +191,24 @@ def build_model(
         raise ValueError(f"no objective for {type(config).__name__}")
     if model_args.objective == "mlm":
         return LVBertForMaskedLM(config)
+    special_ids = find_special_ids(collator.tokenizer)
+    return ElectraForPreTraining(_build_electra_config(config, model_args, special_ids))
+
+
+def _build_electra_config(
+    config: LVBertConfig, model_args: ModelArguments, special_ids: list[int]
+) -> ElectraConfig:
     generator = derive_generator_config(config, model_args.generator_size)
-    return ElectraForPreTraining(
-        ElectraConfig(
-            discriminator_fields=config.to_dict(),
-            generator_fields=generator.to_dict(),
-            generator_weight=model_args.generator_weight,
-            discriminator_weight=model_args.detection_weight,
-            temperature=model_args.temperature,
-            disallow_correct=model_args.disallow_correct,
-            uniform_generator=model_args.uniform_generator,
-            tie_embeddings=not model_args.untied_generator,
-            special_token_ids=find_special_ids(collator.tokenizer),
-        )
+    return ElectraConfig(
+        discriminator_fields=config.to_dict(),
+        generator_fields=generator.to_dict(),
+        generator_weight=model_args.generator_weight,
+        discriminator_weight=model_args.detection_weight,
+        temperature=model_args.temperature,
+        disallow_correct=model_args.disallow_correct,
+        uniform_generator=model_args.uniform_generator,
+        tie_embeddings=not model_args.untied_generator,
+        special_token_ids=special_ids,
     )
 
 
@@ -210,16 +220,10 @@ def _check_options(
     check_length(config, length)
     check_masking(data_args.masking_unit, data_args.mlm_probability)
     check_packing(data_args.packing, length)
-    if len(data_args.replacement_shares) != 3 or abs(sum(data_args.replacement_shares) - 1) > 1e-6:
-        raise ValueError(
-            f"replacement_shares {data_args.replacement_shares}: three shares are needed (masked, "
-            "random, unchanged) that add up to 1"
-        )
-    for option in ("short_sequence_probability", "single_segment_probability"):
-        if not 0 <= getattr(data_args, option) <= 1:
-            raise ValueError(f"{option} {getattr(data_args, option)}: must be from 0 to 1")
+    _check_data_numbers(data_args)
     if model_args.objective == "electra" and isinstance(config, LVBertConfig):
-        derive_generator_config(config, model_args.generator_size)
+        _build_electra_config(config, model_args, [])
+    warn_of_options_without_effect(model_args)
     name = data_args.tokenizer_name
     if name is None:
         if config_args.vocab_size is not None:
@@ -227,10 +231,27 @@ def _check_options(
         return None
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"tokenizer_name {name!r} cannot be loaded: {error}") from None
+    # A damaged file makes the library raise anything.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"tokenizer_name {name!r} cannot be loaded: {reason}") from error
     build_config(model_args, config_args, tokenizer)
     return tokenizer
+
+
+def _check_data_numbers(data_args: DataArguments) -> None:
+    shares = data_args.replacement_shares
+    if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(
+            f"replacement_shares {shares}: three shares are needed (masked, random, unchanged) "
+            "that add up to 1"
+        )
+    for option in ("short_sequence_probability", "single_segment_probability"):
+        if not 0 <= getattr(data_args, option) <= 1:
+            raise ValueError(f"{option} {getattr(data_args, option)}: must be from 0 to 1")
+    workers = data_args.preprocessing_num_workers
+    if workers is not None and workers < 1:
+        raise ValueError(f"preprocessing_num_workers {workers}: must be at least 1")
 
 
 def describe_run(
@@ -240,14 +261,17 @@ def describe_run(
     corpus: datasets.DatasetDict,
     seed: int,
 ) -> dict[str, Any]:
-    """Returns what makes a run the run it is, for `claim_output_dir`: options, corpus and seed."""
-    options = {
-        **dataclasses.asdict(model_args),
-        **dataclasses.asdict(config_args),
-        **dataclasses.asdict(data_args),
+    """Returns what makes a run the run it is, for `claim_output_dir`: options, corpus and seed.
+
+    Options that have their defaults are left out: a later version with more options still knows the
+    run.
+    """
+    given = {
+        field.name: getattr(arguments, field.name)
+        for arguments in (model_args, config_args, data_args)
+        for field in dataclasses.fields(arguments)
+        if field.name != "preprocessing_num_workers" and not _has_default(arguments, field)
     }
-    options.pop("preprocessing_num_workers")
-    given = {name: value for name, value in options.items() if value is not None}
     sizes = {f"{split}_documents": len(documents) for split, documents in corpus.items()}
     return {
         **given,
@@ -255,6 +279,12 @@ def describe_run(
         "corpus_bytes": sum(part.data.nbytes for part in corpus.values()),
         "seed": seed,
     }
+
+
+def _has_default(arguments: Any, field: dataclasses.Field) -> bool:
+    factory = field.default_factory
+    default = field.default if factory is dataclasses.MISSING else factory()
+    return bool(getattr(arguments, field.name) == default)
 
 
 def provide_tokenizer(

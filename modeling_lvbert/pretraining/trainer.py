@@ -108,7 +108,24 @@ def _is_complete(checkpoint: Path) -> bool:
         json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     except ValueError:
         return False
-    return bool(list(checkpoint.glob("*.safetensors")))
+    weights = list(checkpoint.glob("*.safetensors"))
+    return bool(weights) and all(_is_whole(path) for path in weights)
+
+
+def _is_whole(path: Path) -> bool:
+    """Tells whether a file of weights is as long as its header says."""
+    try:
+        with path.open("rb") as file:
+            header_size = int.from_bytes(file.read(8), "little")
+            if header_size > path.stat().st_size:
+                return False
+            header = json.loads(file.read(header_size))
+        ends = [
+            entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
+        ]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return False
+    return path.stat().st_size == 8 + header_size + max(ends, default=0)
 
 
 def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
@@ -119,12 +136,13 @@ def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
         settings: What makes the run what it is: model, data, tokenizer, masking; JSON values.
 
     Raises:
-        ValueError: The folder holds other things, or a run with other settings.
+        ValueError: The folder holds other things or a run with other settings, has a damaged
+            record, lies on or under a file, or cannot be written.
     """
     folder = Path(output_dir)
     record = folder / RUN_FILE
     if record.is_file():
-        earlier = json.loads(record.read_text(encoding="utf-8"))
+        earlier = _read_record(record)
         changed = [
             f"{name} was {earlier.get(name)!r}, now {settings.get(name)!r}"
             for name in sorted({*earlier, *settings})
@@ -136,15 +154,31 @@ def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
                 "take a new folder"
             )
         return
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+    lowest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not lowest.is_dir():
+        raise ValueError(f"output_dir {output_dir!r}: {str(lowest)!r} is a file, no folder")
+    temporary = record.with_suffix(".tmp")
+    if folder.is_dir() and any(path != temporary for path in folder.iterdir()):
         raise ValueError(
             f"output_dir {output_dir!r} is not empty and holds no run of this program: "
             "take a new folder"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = record.with_suffix(".tmp")
-    temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.rename(record)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
+        temporary.rename(record)
+    except OSError as error:
+        raise ValueError(f"output_dir {output_dir!r} cannot be written: {error}") from None
+
+
+def _read_record(record: Path) -> dict[str, Any]:
+    try:
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{str(record)!r} cannot be read ({error}): take a new folder") from None
+    if not isinstance(earlier, dict):
+        raise ValueError(f"{str(record)!r} is no record of a run: take a new folder")
+    return earlier
 
 
 class _Progress(TrainerCallback):
@@ -200,15 +234,23 @@ class OptimizationSettings:
     )
 
     def __post_init__(self) -> None:
-        """Checks the names.
+        """Checks names and numbers.
 
         Raises:
-            ValueError: There is no such optimizer or schedule.
+            ValueError: There is no such optimizer or schedule, or a number is out of range.
         """
         for name, known in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
             value = getattr(self, name)
             if value is not None and value not in known:
                 raise ValueError(f"{name} {value!r}: must be one of {', '.join(known)}")
+        for name, highest in (
+            ("schedule_power", math.inf),
+            ("min_factor", 1.0),
+            ("clipping_epsilon", math.inf),
+        ):
+            value = getattr(self, name)
+            if value is not None and not (0 <= value <= highest and value < math.inf):
+                raise ValueError(f"{name} {value}: must be a number from 0 to {highest}")
 
 
 class _NumberingCollator:

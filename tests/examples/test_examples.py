@@ -5,8 +5,10 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,6 +145,77 @@ def test_a_user_s_mistake_is_one_line_and_exit_code_1(tmp_path):
     assert not (tmp_path / "run").exists()
     with pytest.raises(SystemExit, match="^error: task_name 'boolq': must be one of [^\\n]*$"):
         load("run_glue").run(["--model_name_or_path=x", "--task_name=boolq", "--use_cpu"])
+
+
+def test_a_damaged_model_is_one_line(pretrained, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(pretrained, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:500])
+    task = tmp_path / "task.csv"
+    task.write_text("sentence,label\nthe sea,0\nthe bird,1\n")
+    result = run_script(
+        "run_glue",
+        f"--model_name_or_path={folder}",
+        f"--train_file={task}",
+        "--do_train",
+        f"--output_dir={tmp_path / 'tuned'}",
+        "--use_cpu",
+    )
+    assert result.returncode == 1
+    assert re.fullmatch(
+        r"error: model_name_or_path '.*model' cannot be loaded: .*", result.stderr.strip()
+    )
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_layer_order_changed_by_hand_is_one_line(pretrained, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(pretrained, folder)
+    config = read(folder, "config")
+    config["layer_order"] = config["layer_order"][::-1]
+    (folder / "config.json").write_text(json.dumps(config))
+    task = tmp_path / "task.csv"
+    task.write_text("sentence,label\nthe sea,0\nthe bird,1\n")
+    with pytest.raises(SystemExit, match="^error: .* do not fit its configuration: [^\\n]*$"):
+        load("run_glue").run(
+            [
+                f"--model_name_or_path={folder}",
+                f"--train_file={task}",
+                "--do_train",
+                f"--output_dir={tmp_path / 'tuned'}",
+                *QUIET,
+            ]
+        )
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_step_of_the_quickstart_that_fails_shows_its_own_error(tmp_path):
+    (tmp_path / "lvbert").mkdir()
+    (tmp_path / "lvbert" / "file").write_text("precious")
+    result = run_script("quickstart", f"--output_dir={tmp_path}")
+    assert result.returncode == 1
+    errors = [line for line in result.stdout.splitlines() if "error" in line]
+    assert len(errors) == 1
+    assert errors[0].startswith("[lvbert] error: output_dir ")
+    assert "Traceback" not in result.stdout + result.stderr
+    assert all(line.startswith("==>") for line in result.stderr.splitlines())
+
+
+def test_the_quickstart_ends_with_the_exit_code_of_its_step():
+    script = load("quickstart")
+    codes = {"slow": "import time; time.sleep(60)", "wrong": "raise SystemExit(3)"}
+    began = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        script.start_side_by_side({name: ["-c", code] for name, code in codes.items()})
+    assert ended.value.code == 3
+    assert time.monotonic() - began < 30
+
+
+def test_the_quickstart_needs_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match="^error: .*exists"):
+        load("quickstart").run([f"--output_dir={tmp_path / 'file'}"])
 
 
 @pytest.mark.parametrize("name", ["run_pretraining", "run_glue", "quickstart"])

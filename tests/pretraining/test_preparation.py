@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from transformers import AutoTokenizer, TrainingArguments
 
@@ -69,13 +71,67 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         (["--replacement_shares", "0.5", "0.5"], "three shares"),
         (["--short_sequence_probability=2"], "short_sequence_probability 2"),
         (["--vocab_size=100"], "vocab_size 100"),
+        (["--replacement_shares", "1.5", "-0.5", "0"], "three shares"),
+        (["--learning_rate=nan"], "learning_rate nan"),
+        (["--learning_rate=-1"], "learning_rate -1.0"),
+        (["--learning_rate=0"], "learning_rate 0"),
+        (["--weight_decay=nan"], "weight_decay nan"),
+        (["--weight_decay=-0.1"], "weight_decay -0.1"),
+        (["--adam_beta1=1"], "adam_beta1 1.0: must be at least 0 and below 1"),
+        (["--adam_beta2=2"], "adam_beta2 2.0"),
+        (["--warmup_steps=inf"], "warmup_steps inf"),
+        (["--max_grad_norm=nan"], "max_grad_norm nan"),
+        (["--per_device_train_batch_size=0"], "per_device_train_batch_size 0"),
+        (["--per_device_train_batch_size=0", "--global_batch_size=8"], "train_batch_size 0"),
+        (["--per_device_eval_batch_size=0"], "per_device_eval_batch_size 0"),
+        (["--gradient_accumulation_steps=0"], "gradient_accumulation_steps 0"),
+        (["--report_to=bogus"], "bogus is not supported"),
+        (["--resume_from_checkpoint=nowhere"], "resume_from_checkpoint 'nowhere': leave it out"),
+        (["--preprocessing_num_workers=0"], "preprocessing_num_workers 0"),
+        (["--initializer_range=nan"], "initializer_range nan"),
+        (["--layer_norm_eps=inf"], "layer_norm_eps inf"),
+        (["--mlm_probability=nan"], "mlm_probability nan"),
+        (["--replacement_shares", "nan", "0.5", "0.5"], "replacement_shares"),
+        (["--objective=electra", "--generator_weight=-1"], "generator_weight must not be"),
+        (["--objective=electra", "--generator_weight=nan"], "generator_weight nan"),
+        (["--objective=electra", "--temperature=0"], "temperature must be positive"),
+        (["--dataset_name=no/where", "--train_file="], "dataset_name 'no/where' cannot be"),
+        (["--train_file={}/blank.csv"], "blank.csv': no row has text in its column 'text'"),
+        (["--output_dir={}/blank.csv/x/y"], "output_dir '.*': '.*blank.csv' is a file"),
+        (["--output_dir={}/blank.csv"], "output_dir '.*': '.*blank.csv' is a file"),
+        (["--tokenizer_name={}/odd"], "tokenizer_name '.*odd' cannot be loaded"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(corpus_file, tmp_path, flags, message):
+    (tmp_path / "blank.csv").write_text('text,number\n"  ",1\n" ",2\n')
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "tokenizer_config.json").write_text("[3]")
     run = tmp_path / "run"
+    flags = [flag.format(tmp_path) for flag in flags]
     with pytest.raises(ValueError, match=message):
         prepare(f"--train_file={corpus_file}", f"--output_dir={run}", *flags)
     assert not run.exists()
+
+
+def test_an_integration_that_is_not_there_is_refused(corpus_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "modeling_lvbert.pretraining.arguments.get_available_reporting_integrations", list
+    )
+    with pytest.raises(ValueError, match="report_to tensorboard: not installed"):
+        prepare(
+            f"--train_file={corpus_file}",
+            f"--output_dir={tmp_path / 'run'}",
+            "--report_to=tensorboard",
+        )
+
+
+def test_options_of_another_objective_are_told(corpus_file, tmp_path, caplog):
+    flags = [f"--train_file={corpus_file}", "--vocab_size=300", "--generator_size=0.5"]
+    prepare(*flags, f"--output_dir={tmp_path / 'mlm'}")
+    assert "generator_size has no effect" in caplog.text
+    caplog.clear()
+    prepare(*flags, f"--output_dir={tmp_path / 'electra'}", "--objective=electra")
+    assert "no effect" not in caplog.text
 
 
 def test_another_corpus_under_the_same_name_is_another_run(corpus_file, tmp_path):
@@ -84,3 +140,15 @@ def test_another_corpus_under_the_same_name_is_another_run(corpus_file, tmp_path
     corpus_file.write_text(corpus_file.read_text() + "\nA new document .\n")
     with pytest.raises(ValueError, match="train_documents was 38, now 39"):
         prepare(*flags)
+
+
+def test_a_run_is_known_by_the_options_that_are_no_defaults(corpus_file, tmp_path):
+    flags = [f"--train_file={corpus_file}", f"--output_dir={tmp_path / 'run'}", "--vocab_size=300"]
+    prepare(*flags)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    sizes = {"train_documents", "validation_documents", "corpus_bytes"}
+    assert set(record) >= {"train_file", "vocab_size", "seed", *sizes}
+    assert not set(record) & {"text_column_name", "dataset_name", "tokenizer_name", "hidden_size"}
+    prepare(*flags, "--max_seq_length=128", "--preprocessing_num_workers=1")
+    with pytest.raises(ValueError, match="max_seq_length was .*, now 64"):
+        prepare(*flags, "--max_seq_length=64")

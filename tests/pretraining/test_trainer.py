@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import TrainingArguments
 
 from modeling_lvbert import (
@@ -17,6 +18,7 @@ from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
 from modeling_lvbert.pretraining.trainer import (
     VALIDATION_SEED,
     MaskedLanguageModelingTrainer,
+    OptimizationSettings,
     claim_output_dir,
     compute_unigram_entropy,
     find_last_checkpoint,
@@ -225,15 +227,17 @@ def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
     with pytest.raises(ValueError, match="is not empty"):
         claim_output_dir(str(tmp_path), {"seed": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    with pytest.raises(ValueError, match="is not empty"):
-        claim_output_dir(str(tmp_path / "thesis.txt"), {"seed": 1})
+    for place in ("thesis.txt", "thesis.txt/run"):
+        with pytest.raises(ValueError, match="thesis.txt' is a file"):
+            claim_output_dir(str(tmp_path / place), {"seed": 1})
 
 
 def make_checkpoint(folder, step):
     checkpoint = folder / f"checkpoint-{step}"
     checkpoint.mkdir()
-    for name in ("optimizer.pt", "scheduler.pt", "config.json", "model.safetensors"):
+    for name in ("optimizer.pt", "scheduler.pt", "config.json"):
         (checkpoint / name).write_text("{}")
+    save_file({"weight": torch.zeros(3)}, checkpoint / "model.safetensors")
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step}))
     return checkpoint
 
@@ -247,3 +251,46 @@ def test_the_last_checkpoint_is_the_newest_whole_one(tmp_path):
     assert find_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-90")
     (tmp_path / "checkpoint-90" / "model.safetensors").unlink()
     assert find_last_checkpoint(str(tmp_path)) is None
+
+
+def test_a_checkpoint_with_truncated_weights_does_not_count(tokenizer, rows, tmp_path):
+    make_trainer(tokenizer, rows, tmp_path, max_steps=2, save_steps=1).train()
+    assert find_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-2")
+    weights = tmp_path / "checkpoint-2" / "model.safetensors"
+    whole = weights.read_bytes()
+    for damaged in (whole[:-1], whole[:100], whole[:3], b"", whole + b"x", b"\xff" * 9 + whole):
+        weights.write_bytes(damaged)
+        assert find_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-1")
+    weights.write_bytes(whole)
+    assert find_last_checkpoint(str(tmp_path)) == str(tmp_path / "checkpoint-2")
+
+
+def test_a_damaged_record_of_a_run_is_named(tmp_path):
+    claim_output_dir(str(tmp_path / "run"), {"seed": 1})
+    for text in ('{"seed": "', "[1]"):
+        (tmp_path / "run" / "run.json").write_text(text)
+        with pytest.raises(ValueError, match="run.json' .*: take a new folder"):
+            claim_output_dir(str(tmp_path / "run"), {"seed": 1})
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError("not allowed")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    with pytest.raises(ValueError, match="output_dir '.*run' cannot be written: not allowed"):
+        claim_output_dir(str(tmp_path / "run"), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("schedule_power", float("nan")),
+        ("schedule_power", -1.0),
+        ("min_factor", 1.5),
+        ("clipping_epsilon", float("inf")),
+    ],
+)
+def test_numbers_of_the_optimization_are_checked(name, value):
+    with pytest.raises(ValueError, match=f"{name} "):
+        OptimizationSettings(**{name: value})
