@@ -36,8 +36,8 @@ def check_output_dir(
         trains: Whether the run saves a model.
 
     Raises:
-        ValueError: The folder lies on or under a file, is the model's own or lies in it, or holds
-            other things.
+        ValueError: The folder lies on or under a file, is the model's own, or holds other
+            things.
     """
     folder, source = Path(output_dir).resolve(), Path(model).resolve()
     lowest = next(path for path in (folder, *folder.parents) if path.exists())
@@ -48,10 +48,10 @@ def check_output_dir(
         made_here = folder in (source, *source.parents) and record.is_file()
         if made_here and not trains:
             return
-        if source in (folder, *folder.parents):
+        if source == folder:
             raise ValueError(
-                f"output_dir {output_dir!r} is the folder of model_name_or_path {model!r} or lies "
-                "in it: take a new folder"
+                f"output_dir {output_dir!r} is the folder of model_name_or_path {model!r}, which "
+                "is not overwritten: take a new folder"
             )
     if record.is_file():
         _compare(output_dir, _read(record), settings)
