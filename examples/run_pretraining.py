@@ -60,14 +60,7 @@ def main(
         short_sequence_probability=prepared.short_sequence_probability,
         max_seq_length=data_args.max_seq_length,
     )
-    checkpoint = find_last_checkpoint(training_args.output_dir)
-    if checkpoint:
-        logger.info("going on from %s", checkpoint)
-    trained = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    trainer.save_model()
-    trainer.save_state()
-    trainer.log_metrics("train", trained)
-    trainer.save_metrics("train", trained)
+    trainer.train_from(find_last_checkpoint(training_args.output_dir))
     metrics = trainer.evaluate()
     tokenizer = prepared.collator.tokenizer
     metrics["eval_unigram_entropy"] = compute_unigram_entropy(prepared.validation_rows, tokenizer)

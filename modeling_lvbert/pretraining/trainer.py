@@ -19,6 +19,7 @@ evaluation.
 """
 
 import json
+import logging
 import math
 import re
 import time
@@ -47,6 +48,8 @@ from .optimization import OPTIMIZERS, build_optimizer, build_parameter_groups, c
 from .packing import PackedRows, RowStream
 from .schedules import SCHEDULES, build_schedule
 
+logger = logging.getLogger(__name__)
+
 # Parts of the names of parameters that the authors train without weight decay: LV-BERT's
 # `optimization.py` (embeddings and convolution kernels do decay), ELC-BERT's training scripts.
 NO_WEIGHT_DECAY = {
@@ -59,8 +62,9 @@ NO_WEIGHT_DECAY = {
 VALIDATION_SEED = 0
 
 RUN_FILE = "run.json"
+_STATE_FILE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_CHECKPOINT_FILES = ("trainer_state.json", "optimizer.pt", "scheduler.pt", "config.json")
+_CHECKPOINT_FILES = (_STATE_FILE, "optimizer.pt", "scheduler.pt", "config.json")
 
 
 def select_decay_parameters(model: nn.Module, model_type: str) -> list[str]:
@@ -105,7 +109,7 @@ def _is_complete(checkpoint: Path) -> bool:
         return False
     try:
         # The Trainer writes this file last.
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+        json.loads((checkpoint / _STATE_FILE).read_text(encoding="utf-8"))
     except ValueError:
         return False
     weights = list(checkpoint.glob("*.safetensors"))
@@ -126,6 +130,12 @@ def _is_whole(path: Path) -> bool:
     except (ValueError, KeyError, AttributeError, TypeError):
         return False
     return path.stat().st_size == 8 + header_size + max(ends, default=0)
+
+
+def _is_end(checkpoint: str, max_steps: int) -> bool:
+    state = json.loads(Path(checkpoint, _STATE_FILE).read_text(encoding="utf-8"))
+    last = max_steps if max_steps > 0 else state["max_steps"]
+    return bool(state["global_step"] >= last)
 
 
 def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
@@ -325,6 +335,26 @@ class MaskedLanguageModelingTrainer(Trainer):
             compute_metrics=self.summarize,
             callbacks=[*callbacks, self._progress],
         )
+
+    def train_from(self, checkpoint: str | None) -> None:
+        """Trains to the end of the run, and saves the model, the state and the metrics.
+
+        Args:
+            checkpoint: Where to go on; where it is the end already, its weights are loaded and
+                nothing is trained or saved again.
+        """
+        if checkpoint is not None and _is_end(checkpoint, self.args.max_steps):
+            logger.info("%s is the end of the run: nothing to train", checkpoint)
+            self._load_from_checkpoint(checkpoint)
+            self.state = TrainerState.load_from_json(str(Path(checkpoint, _STATE_FILE)))
+            return
+        if checkpoint is not None:
+            logger.info("going on from %s", checkpoint)
+        trained = self.train(resume_from_checkpoint=checkpoint).metrics
+        self.save_model()
+        self.save_state()
+        self.log_metrics("train", trained)
+        self.save_metrics("train", trained)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Returns what decays by the family's rule, by transformers' for other models."""

@@ -294,3 +294,27 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):
 def test_numbers_of_the_optimization_are_checked(name, value):
     with pytest.raises(ValueError, match=f"{name} "):
         OptimizationSettings(**{name: value})
+
+
+def test_a_finished_run_is_not_trained_further(tokenizer, rows, tmp_path):
+    settings = {
+        "max_steps": 4,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": 4,
+    }
+    first = make_trainer(tokenizer, rows, tmp_path, **settings)
+    first.train_from(None)
+    again = make_trainer(tokenizer, rows, tmp_path, **settings)
+    again.train_from(find_last_checkpoint(str(tmp_path)))
+    assert again.state.global_step == 4
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
+        "checkpoint-2",
+        "checkpoint-4",
+    ]
+    for before, after in zip(first.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(before, after)
+    longer = make_trainer(tokenizer, rows, tmp_path, **{**settings, "max_steps": 6})
+    longer.train_from(find_last_checkpoint(str(tmp_path)))
+    assert longer.state.global_step == 6
