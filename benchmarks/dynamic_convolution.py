@@ -8,9 +8,6 @@ The contenders run in turn in one process, so that what else the machine does fa
 compared in value and gradient before they are timed.
 """
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
@@ -22,6 +19,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
 from modeling_lvbert.modeling_dynamic_convolution import dynamic_convolution  # noqa: E402
 
 Convolution = Callable[[Tensor, Tensor], Tensor]
@@ -96,28 +94,9 @@ def summarize(milliseconds: dict[str, list[float]]) -> dict[str, dict[str, float
     return summary
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Writes under a temporary name first: a file of that name is complete."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def main() -> None:
     """Measures at every shape and prints one line a contender."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--rounds", type=int, default=20, help="measured rounds a shape, at least 2"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="threads that PyTorch computes with")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
-    arguments = parser.parse_args()
-    if arguments.rounds < 2 or arguments.threads < 1:
-        parser.error("--rounds must be at least 2 and --threads at least 1")
-    if arguments.json and not arguments.json.resolve().parent.is_dir():
-        parser.error(f"--json {arguments.json}: no such folder")
-
-    torch.set_num_threads(arguments.threads)
+    arguments = parse_arguments(__doc__, num_rounds=20)
     results = {}
     for shape in SHAPES:
         torch.compiler.reset()

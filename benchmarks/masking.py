@@ -9,9 +9,6 @@ get token ids and return masked ids and labels; their shares of masked tokens ar
 they are timed. `collator` is ours as training calls it, with rows as lists and padding to do.
 """
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
@@ -25,6 +22,7 @@ from transformers import BertTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
 from modeling_lvbert.pretraining.counter_hash import make_row_keys  # noqa: E402
 from modeling_lvbert.pretraining.masking import IGNORED_LABEL, MaskingCollator  # noqa: E402
 
@@ -152,28 +150,9 @@ def summarize(milliseconds: dict[str, list[float]], num_tokens: int) -> dict[str
     return summary
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Writes under a temporary name first: a file of that name is complete."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def main() -> None:
     """Measures at every shape and prints one line a contender."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--rounds", type=int, default=15, help="measured rounds a shape, at least 2"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="threads that PyTorch computes with")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
-    arguments = parser.parse_args()
-    if arguments.rounds < 2 or arguments.threads < 1:
-        parser.error("--rounds must be at least 2 and --threads at least 1")
-    if arguments.json and not arguments.json.resolve().parent.is_dir():
-        parser.error(f"--json {arguments.json}: no such folder")
-
-    torch.set_num_threads(arguments.threads)
+    arguments = parse_arguments(__doc__, num_rounds=15)
     results = {}
     for shape in SHAPES:
         label = "x".join(map(str, shape))
