@@ -21,6 +21,7 @@ from modeling_lvbert.pretraining.arguments import (
     ModelArguments,
     parse_arguments,
 )
+from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
 from modeling_lvbert.pretraining.launching import start_missing_processes
 from modeling_lvbert.pretraining.preparation import build_model, prepare_run, record_recipe
@@ -28,7 +29,6 @@ from modeling_lvbert.pretraining.trainer import (
     MaskedLanguageModelingTrainer,
     OptimizationSettings,
     compute_unigram_entropy,
-    find_last_checkpoint,
 )
 
 logger = logging.getLogger("run_pretraining")
@@ -47,18 +47,14 @@ def main(
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     set_seed(training_args.seed)
     model = build_model(prepared.config, model_args, prepared.collator)
-    logger.info(
-        "%s rows to train on, %s parameters", len(prepared.train_rows), model.num_parameters()
-    )
+    logger.info("%s parameters, %s", model.num_parameters(), prepared.training_data.describe())
     trainer = TRAINERS[model_args.objective](
         model,
         training_args,
-        prepared.train_rows,
+        prepared.training_data,
         prepared.validation_rows,
         prepared.collator,
         optimization=optimization,
-        short_sequence_probability=prepared.short_sequence_probability,
-        max_seq_length=data_args.max_seq_length,
     )
     trainer.train_from(find_last_checkpoint(training_args.output_dir))
     metrics = trainer.evaluate()

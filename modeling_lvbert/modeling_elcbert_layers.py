@@ -267,8 +267,26 @@ class ELCBertWord(GradientCheckpointingLayer):
         }
         output = self.layers[0](hidden_states, **context)
         for layer in self.layers[1:]:
-            stream = output if self.variant == "base" else hidden_states + output
+            stream = self.read_stream(hidden_states, output)
             output = output + layer(stream, **context)
+        return self.finish(hidden_states, output)
+
+    def read_stream(self, hidden_states: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Returns what the next layer reads, (batch, seq, hidden).
+
+        Args:
+            hidden_states: The selected input, (batch, seq, hidden).
+            output: Sum of the outputs so far, (batch, seq, hidden).
+        """
+        return output if self.variant == "base" else hidden_states + output
+
+    def finish(self, hidden_states: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+        """Returns the word's output from the sum of its layers' outputs, (batch, seq, hidden).
+
+        Args:
+            hidden_states: The selected input, (batch, seq, hidden).
+            output: Sum of the layers' outputs, (batch, seq, hidden).
+        """
         if self.variant == "ltg":
             output = hidden_states + output
         if self.layer_norm is not None:

@@ -45,6 +45,7 @@ from ..configuration_lvbert import LVBertConfig
 from .masking import MASKING_UNITS, count_token_ids
 from .packing import PACKINGS, check_tokenizer
 from .recipes import RECIPES, get_recipe, list_option_defaults
+from .stages import Stage, check_part, parse_stages
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
     "lvbert": LVBertConfig,
@@ -184,7 +185,22 @@ class DataArguments:
         },
     )
     max_seq_length: int | None = dataclasses.field(
-        default=None, metadata={"help": "Longest row, in tokens; 128 where no recipe says."}
+        default=None,
+        metadata={"help": "Longest row, in tokens, of the whole run; 128 where no stages are."},
+    )
+    stages: list[str] | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": "Parts of the run, each share of the steps:tokens a row:share of the batch, as "
+            "in 0.9:128:1 0.1:512:0.25."
+        },
+    )
+    streaming: bool = dataclasses.field(
+        default=False,
+        metadata={
+            "help": "Pack while training instead of before; needs max_steps, a tokenizer_name and "
+            "validation data."
+        },
     )
     global_batch_size: int | None = dataclasses.field(
         default=None,
@@ -214,6 +230,10 @@ class DataArguments:
     )
     mlm_probability: float = dataclasses.field(
         default=0.15, metadata={"help": "Share of the tokens to predict."}
+    )
+    final_mlm_probability: float | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Where that share moves to, evenly, by the end of the run."},
     )
     preprocessing_num_workers: int | None = dataclasses.field(
         default=None, metadata={"help": "Processes that prepare the data."}
@@ -351,22 +371,18 @@ def build_config(
 
 def settle_data_arguments(
     model_args: ModelArguments, data_args: DataArguments, training_args: TrainingArguments
-) -> int:
-    """Fills in what follows from other options, and returns the length of rows in tokens.
+) -> tuple[Stage, ...]:
+    """Fills in what follows from other options, and returns the run's stages.
 
     Raises:
-        ValueError: A recipe of several lengths without a choice of one, or a global batch that the
-            devices cannot share.
+        ValueError: Bad stages, a length beside stages, or a batch that devices or stages cannot
+            share.
     """
-    if data_args.max_seq_length is None:
-        if model_args.recipe is not None:
-            stages = get_recipe(model_args.recipe)["stages"].value
-            lengths = [stage["max_seq_length"] for stage in stages]
-            raise ValueError(
-                f"recipe {model_args.recipe!r} has stages of {lengths} tokens a row; a run has one "
-                "length: choose it with max_seq_length"
-            )
-        data_args.max_seq_length = 128
+    stages = _choose_stages(model_args, data_args)
+    for stage in stages:
+        check_part(training_args.train_batch_size, stage)
+    if data_args.streaming and training_args.max_steps <= 0:
+        raise ValueError("streaming: a stream has no length, max_steps is needed")
     if data_args.global_batch_size is not None:
         rows = training_args.train_batch_size * training_args.world_size
         if data_args.global_batch_size < 1 or data_args.global_batch_size % rows:
@@ -375,7 +391,17 @@ def settle_data_arguments(
                 f"per_device_train_batch_size times devices, {rows}"
             )
         training_args.gradient_accumulation_steps = data_args.global_batch_size // rows
-    return data_args.max_seq_length
+    return stages
+
+
+def _choose_stages(model_args: ModelArguments, data_args: DataArguments) -> tuple[Stage, ...]:
+    length, texts = data_args.max_seq_length, data_args.stages
+    if length is None:
+        return parse_stages(texts or ["1:128:1"])
+    recipe = model_args.recipe
+    if texts and (recipe is None or parse_stages(texts) != get_recipe(recipe)["stages"].value):
+        raise ValueError(f"max_seq_length {length} and stages {texts}: only one may be given")
+    return (Stage(1.0, length, 1.0),)
 
 
 def check_training_arguments(training_args: TrainingArguments) -> None:

@@ -17,30 +17,24 @@ A document is one string with its paragraphs (or sentences) on lines of their ow
 document at a time into a memory-mapped cache named by their content.
 """
 
-import ast
 import bz2
 import codecs
+import contextlib
 import gzip
 import hashlib
-import inspect
+import io
 import lzma
 import re
-import sys
-import sysconfig
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import datasets
-from datasets.exceptions import DatasetGenerationError
 
-from .normalizers import NORMALIZERS, normalize_lines
+from .code_hash import hash_code
+from .embedded_corpus import load_embedded_corpus
 
-SPLITS = ("train", "validation", "held_out")
-
-# Of 100 documents of the embedded text; by name, so that a change to one module moves no other.
-_EMBEDDED_SHARES = {"train": 64, "validation": 8, "held_out": 28}
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json"}
 # A longer run of lines without a blank one is cut here, so that no document outgrows the memory.
@@ -91,24 +85,21 @@ def _open(path: str) -> BinaryIO:
     return _OPENERS.get(Path(path).suffix.lower(), open)(path, "rb")
 
 
-def open_lines(path: str) -> codecs.StreamReader:
+def open_lines(path: str) -> io.TextIOWrapper:
     """Opens a UTF-8 text, also a packed one, to iterate over its lines."""
-    return codecs.getreader("utf-8-sig")(_open(path))
+    return io.TextIOWrapper(_open(path), encoding="utf-8-sig")
 
 
-def iterate_documents(
-    path: str, digest: str, source: str | None = None
-) -> Iterator[dict[str, str]]:
+def iterate_documents(path: str, content: str = "") -> Iterator[dict[str, str]]:
     """Yields the documents of a text file: runs of lines between blank lines.
 
     Args:
         path: The file, checked by `check_file`.
-        digest: Its content's SHA-256; the cache is named by the arguments.
-        source: Where the text is from, one of `NORMALIZERS`; None takes the lines as they are.
+        content: What else makes the documents what they are; the cache is named by the arguments.
     """
     lines: list[str] = []
     with open_lines(path) as raw:
-        for line in raw if source is None else normalize_lines(source, raw):
+        for line in raw:
             text = line.strip()
             if text:
                 lines.append(text)
@@ -119,38 +110,48 @@ def iterate_documents(
         yield {"text": "\n".join(lines)}
 
 
-def load_file(
-    name: str, path: str, text_column: str | None = None, source: str | None = None
-) -> datasets.Dataset:
+def load_file(name: str, path: str, text_column: str | None = None) -> datasets.Dataset:
     """Loads a file's documents, column `text`.
 
     Args:
         name: The option that named the file, for messages.
         path: `.csv`, `.json` or `.jsonl` (one record a document), anything else is plain text.
         text_column: Column of the table to read; its only column of strings, or "text", if absent.
-        source: Where a plain text is from, one of `NORMALIZERS`.
 
     Raises:
-        ValueError: See `check_file`; also a damaged table, a wrong column, an unknown source, or a
-            source of a table.
+        ValueError: See `check_file`; also a damaged table or a wrong column.
     """
-    if source is not None and source not in NORMALIZERS:
-        raise ValueError(f"source {source!r}: must be one of {', '.join(NORMALIZERS)}")
-    digest = check_file(name, path)
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in _OPENERS]
-    kind = _TABLES.get(suffixes[-1]) if suffixes else None
+    digest, kind = check_file(name, path), find_table_kind(path)
     if kind is None:
+        content = f"{digest} {hash_code(__name__)}"
         return datasets.Dataset.from_generator(
-            iterate_documents, gen_kwargs={"path": path, "digest": digest, "source": source}
+            iterate_documents, gen_kwargs={"path": path, "content": content}
         )
-    if source is not None:
-        raise ValueError(f"{name} {path!r}: source {source!r} is for plain text, not for {kind}")
-    try:
+    with refuse_damage(f"{name} {path!r}", f"not a valid {kind} file"):
         table = datasets.load_dataset(kind, data_files=path, split="train")
-    except (DatasetGenerationError, datasets.exceptions.DataFilesNotFoundError) as error:
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise ValueError(f"{name} {path!r}: not a valid {kind} file ({reason})") from None
     return select_text(f"{name} {path!r}", table, text_column)
+
+
+def find_table_kind(path: str) -> str | None:
+    """Returns "csv" or "json" by a file's name, None for plain text; packed or not."""
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in _OPENERS]
+    return _TABLES.get(suffixes[-1]) if suffixes else None
+
+
+@contextlib.contextmanager
+def refuse_damage(source: str, problem: str) -> Iterator[None]:
+    """Turns whatever the reading of a table raises into one ValueError.
+
+    Args:
+        source: What the table is, for messages.
+        problem: What is wrong with it.
+    """
+    try:
+        yield
+    # ValueError includes what pandas and pyarrow raise.
+    except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{source}: {problem} ({reason})") from error
 
 
 def select_text(source: str, table: datasets.Dataset, text_column: str | None) -> datasets.Dataset:
@@ -164,29 +165,39 @@ def select_text(source: str, table: datasets.Dataset, text_column: str | None) -
     Raises:
         ValueError: No such column, not a column of strings, several to choose from, or no text.
     """
-    strings = [
-        name
-        for name, feature in table.features.items()
-        if isinstance(feature, datasets.Value) and feature.dtype in ("string", "large_string")
-    ]
-    chosen = text_column or (
-        "text" if "text" in strings else strings[0] if len(strings) == 1 else None
-    )
-    if chosen not in strings:
-        raise ValueError(
-            f"{source}: text_column_name {text_column!r} must be one of {strings} "
-            f"(columns: {table.column_names})"
-        )
+    chosen = choose_text_column(source, table.features, text_column)
     table = table.select_columns([chosen])
     table = table if chosen == "text" else table.rename_column(chosen, "text")
-    table = table.filter(_has_text, desc="Dropping rows without text")
+    table = table.filter(has_text, input_columns="text", desc="Dropping rows without text")
     if not len(table):
-        raise ValueError(f"{source}: no row has text in its column {chosen!r}")
+        raise ValueError(describe_lack_of_text(source, chosen))
     return table
 
 
-def _has_text(row: dict[str, str | None]) -> bool:
-    return bool(row["text"] and row["text"].strip())
+def choose_text_column(source: str, features: datasets.Features, text_column: str | None) -> str:
+    """Returns the column of a table's text, see `select_text`."""
+    strings = [
+        name
+        for name, feature in features.items()
+        if isinstance(feature, datasets.Value) and feature.dtype in ("string", "large_string")
+    ]
+    chosen = text_column or (strings[0] if len(strings) == 1 else "text")
+    if chosen not in strings:
+        raise ValueError(
+            f"{source}: text_column_name {text_column!r} must be one of {strings} "
+            f"(columns: {list(features)})"
+        )
+    return chosen
+
+
+def has_text(text: str | None) -> bool:
+    """Whether there is more than white space."""
+    return bool(text and text.strip())
+
+
+def describe_lack_of_text(source: str, column: str) -> str:
+    """Returns the message on a table without a single text."""
+    return f"{source}: no row has text in its column {column!r}"
 
 
 def split_documents(documents: datasets.Dataset, percentage: float) -> datasets.DatasetDict:
@@ -242,16 +253,19 @@ def load_corpus(
     Raises:
         ValueError: Contradictory sources, bad files (see `load_file`), or a data set out of reach.
     """
-    if train_file and dataset_name:
-        raise ValueError(
-            f"train_file {train_file!r} and dataset_name {dataset_name!r}: only one may be given"
-        )
+    check_sources(train_file, dataset_name)
     if validation_file and not train_file:
         raise ValueError(f"validation_file {validation_file!r} needs a train_file")
     if dataset_name:
-        found = _load_named(dataset_name, dataset_config_name, text_column)
+        found = datasets.DatasetDict(
+            {
+                split: select_text(f"dataset_name {dataset_name!r}", table, text_column)
+                for split, table in load_named(dataset_name, dataset_config_name).items()
+                if split in ("train", "validation")
+            }
+        )
         if "validation" in found:
-            return datasets.DatasetDict(found)
+            return found
         return split_documents(found["train"], validation_split_percentage)
     if not train_file:
         return load_embedded_corpus()
@@ -263,132 +277,55 @@ def load_corpus(
     )
 
 
-def _load_named(
-    name: str, config_name: str | None, text_column: str | None
-) -> dict[str, datasets.Dataset]:
+def load_training_documents(
+    train_file: str | None = None,
+    dataset_name: str | None = None,
+    dataset_config_name: str | None = None,
+    text_column: str | None = None,
+) -> datasets.Dataset:
+    """Loads all that there is to train on, without splitting validation data off.
+
+    The arguments and errors are those of `load_corpus`.
+    """
+    check_sources(train_file, dataset_name)
+    if train_file:
+        return load_file("train_file", train_file, text_column)
+    if not dataset_name:
+        return load_embedded_corpus()["train"]
+    table = load_named(dataset_name, dataset_config_name)["train"]
+    return select_text(f"dataset_name {dataset_name!r}", table, text_column)
+
+
+def check_sources(train_file: str | None, dataset_name: str | None) -> None:
+    """Checks that at most one source of training documents is named.
+
+    Raises:
+        ValueError: Both are.
+    """
+    if train_file and dataset_name:
+        raise ValueError(
+            f"train_file {train_file!r} and dataset_name {dataset_name!r}: only one may be given"
+        )
+
+
+def load_named(name: str, config_name: str | None, streaming: bool = False) -> Any:
+    """Loads a Hub data set's splits, or opens them to be read from the Hub as they are used.
+
+    Args:
+        name: Its name, or a local folder.
+        config_name: Its configuration.
+        streaming: Open only.
+
+    Raises:
+        ValueError: It is out of reach, or has no split "train".
+    """
     try:
-        found = datasets.load_dataset(name, config_name)
+        found = datasets.load_dataset(name, config_name, streaming=streaming)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"dataset_name {name!r} cannot be loaded: {error}") from error
     if "train" not in found:
         raise ValueError(f"dataset_name {name!r} has no split 'train', but {sorted(found)}")
-    return {
-        split: select_text(f"dataset_name {name!r}", found[split], text_column)
-        for split in ("train", "validation")
-        if split in found
-    }
-
-
-def load_embedded_corpus() -> datasets.DatasetDict:
-    """Loads the text that comes with Python: its reference's prose and its modules' docstrings.
-
-    About 200 thousand words, split by document into `train`, `validation` and `held_out`; no
-    paragraph is there twice. The same for the same Python version.
-    """
-    documents = datasets.Dataset.from_generator(
-        iterate_embedded_documents, gen_kwargs={"version": sys.version}
-    )
-    splits = documents["split"]
-    return datasets.DatasetDict(
-        {
-            name: documents.select(
-                [i for i, split in enumerate(splits) if split == name]
-            ).select_columns(["text"])
-            for name in SPLITS
-        }
-    )
-
-
-def iterate_embedded_documents(version: str) -> Iterator[dict[str, str]]:
-    """Yields the embedded documents, `text` and `split`.
-
-    Args:
-        version: Python's version; the cache is named by the arguments.
-    """
-    seen: set[str] = set()
-    for name, text in _iterate_raw_documents():
-        # A dict keeps the order and drops repetitions within the document.
-        paragraphs = [text for text in dict.fromkeys(extract_prose(text)) if text not in seen]
-        seen.update(paragraphs)
-        if paragraphs:
-            yield {"text": "\n".join(paragraphs), "split": assign_split(name)}
-
-
-def assign_split(name: str) -> str:
-    """Returns the split of an embedded document, a function of its name alone."""
-    place = zlib.crc32(name.encode()) % 100
-    for split, share in _EMBEDDED_SHARES.items():
-        if place < share:
-            return split
-        place -= share
-    raise ValueError(f"the shares {_EMBEDDED_SHARES} must add up to 100")
-
-
-def _iterate_raw_documents() -> Iterator[tuple[str, str]]:
-    from pydoc_data.topics import topics
-
-    for name in sorted(topics):
-        yield f"topic {name}", topics[name]
-    root = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
-        parts = path.relative_to(root).with_suffix("").parts
-        # The standard library's own modules, without its tests, third-party packages and tables of
-        # letters.
-        if parts[0] not in sys.stdlib_module_names or {
-            "test",
-            "tests",
-            "pydoc_data",
-            "encodings",
-        } & set(parts):
-            continue
-        yield f"module {'.'.join(parts)}", "\n\n".join(collect_docstrings(path.read_bytes()))
-
-
-def collect_docstrings(source: bytes) -> list[str]:
-    """Returns the docstrings of a module, its classes and functions in the order of the source.
-
-    A file that is no valid Python (a template, say) has none.
-
-    Args:
-        source: A Python file, which is parsed and not run.
-    """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return []
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    nodes.sort(key=lambda node: 0 if isinstance(node, ast.Module) else node.lineno)
-    return [doc for node in nodes if (doc := ast.get_docstring(node, clean=True))]
-
-
-def extract_prose(text: str) -> list[str]:
-    """Returns the paragraphs of prose of a docstring or help text, each unwrapped onto one line.
-
-    A block between blank lines counts as prose if it is not indented by four or more, has at least
-    six words, begins with a capital letter, ends like a sentence and is mostly made of plain words.
-    """
-    blocks = re.split(r"\n\s*\n", inspect.cleandoc(text))
-    return [paragraph for block in blocks if (paragraph := _unwrap(block)) and _is_prose(paragraph)]
-
-
-def _unwrap(block: str) -> str:
-    indent = min(len(line) - len(line.lstrip()) for line in block.splitlines() or [""])
-    return "" if indent >= 4 else " ".join(re.sub(r"(\w)-\n\s*(?=\w)", r"\1-", block).split())
-
-
-def _is_prose(paragraph: str) -> bool:
-    words = paragraph.split()
-    plain = sum(
-        bool(re.fullmatch(r"[\"'(*]*[A-Za-z][a-z]*(['’-][a-z]+)*[\"')*]*[.,;:!?]*", word))
-        for word in words
-    )
-    return (
-        len(words) >= 6
-        and paragraph[0].isupper()
-        and paragraph[-1] in ".!?:"
-        and plain >= 0.75 * len(words)
-    )
+    return found
 
 
 def split_sentences(paragraph: str) -> list[str]:

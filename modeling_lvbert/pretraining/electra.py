@@ -144,6 +144,8 @@ class ElectraOutput(ModelOutput):
         loss: The weighted sum of both losses, a scalar.
         generator_loss: Nats for each masked token.
         discriminator_loss: Nats for each real token.
+        generator_logits: The generator's at masked positions, row after row, (masked, vocabulary);
+            absent with the uniform generator.
         generator_predictions: The generator's best token at every position, (batch, seq).
         sampled_ids: The discriminator's input, (batch, seq).
         logits: The discriminator's, positive for replaced, (batch, seq).
@@ -153,6 +155,7 @@ class ElectraOutput(ModelOutput):
     loss: Tensor = None  # type: ignore[assignment]
     generator_loss: Tensor = None  # type: ignore[assignment]
     discriminator_loss: Tensor = None  # type: ignore[assignment]
+    generator_logits: Tensor | None = None
     generator_predictions: Tensor = None  # type: ignore[assignment]
     sampled_ids: Tensor = None  # type: ignore[assignment]
     logits: Tensor = None  # type: ignore[assignment]
@@ -265,18 +268,22 @@ class ElectraForPreTraining(PreTrainedModel):
             + self.config.discriminator_weight * discriminator_loss,
             generator_loss=generator_loss,
             discriminator_loss=discriminator_loss,
+            generator_logits=None if self.config.uniform_generator else logits,
             generator_predictions=predictions,
             sampled_ids=sampled_ids,
             logits=detection,
             replaced=replaced,
         )
 
-    def export_half(self, name: str, folder: str | Path) -> None:
+    def export_half(
+        self, name: str, folder: str | Path, weights: dict[str, Tensor] | None = None
+    ) -> None:
         """Writes one half as an ordinary folder that opens under every Auto class.
 
         Args:
             name: "discriminator" or "generator".
             folder: Where to; made if it is not there.
+            weights: State dict of the whole model, where its own is not at hand (sharded).
 
         Raises:
             ValueError: There is no such half.
@@ -285,7 +292,15 @@ class ElectraForPreTraining(PreTrainedModel):
             raise ValueError(f"unknown half {name!r}; known: {', '.join(HALVES)}")
         half: PreTrainedModel = getattr(self, name)
         model = type(half)(half.config)
-        model.load_state_dict(half.state_dict())
+        weights = self.state_dict() if weights is None else weights
+        prefix = f"{name}."
+        model.load_state_dict(
+            {
+                key.removeprefix(prefix): weight
+                for key, weight in weights.items()
+                if key.startswith(prefix)
+            }
+        )
         model.save_pretrained(folder)
 
     def _even_logits(self, targets: Tensor) -> Tensor:

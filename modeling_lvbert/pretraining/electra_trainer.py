@@ -48,7 +48,7 @@ _SUMS = (
 def sum_by_row(outputs: ElectraOutput, labels: Tensor) -> Tensor:
     """Returns what the metrics are made of, one row of sums for every row, (batch, 10).
 
-    The columns are `_SUMS`, except that both losses are left 0: they are sums already.
+    The columns are `_SUMS`, except that both losses are left 0; see `sum_losses_by_row`.
 
     Args:
         outputs: The model's outputs.
@@ -72,6 +72,27 @@ def sum_by_row(outputs: ElectraOutput, labels: Tensor) -> Tensor:
     for index, name in enumerate(_SUMS):
         if name in columns:
             sums[:, index] = columns[name].sum(dim=1)
+    return sums
+
+
+def sum_losses_by_row(outputs: ElectraOutput, labels: Tensor) -> Tensor:
+    """Returns the sums of the generator's and the discriminator's losses in each row, (batch, 2).
+
+    Args:
+        outputs: The model's outputs.
+        labels: Original ids where the generator predicts, -100 elsewhere, (batch, seq).
+    """
+    sums = torch.zeros(len(labels), 2, device=labels.device)
+    if outputs.generator_logits is not None:
+        masked = labels.ne(IGNORED_LABEL)
+        losses = nn.functional.cross_entropy(
+            outputs.generator_logits.float(), labels[masked], reduction="none"
+        )
+        sums[:, 0].index_add_(0, masked.nonzero()[:, 0], losses)
+    losses = nn.functional.binary_cross_entropy_with_logits(
+        outputs.logits.float(), outputs.replaced.clamp(min=0).float(), reduction="none"
+    )
+    sums[:, 1] = losses.masked_fill(outputs.replaced.eq(IGNORED_LABEL), 0.0).sum(dim=1)
     return sums
 
 
@@ -179,19 +200,16 @@ class ElectraTrainer(MaskedLanguageModelingTrainer):
             self._sums = torch.zeros_like(self._sums)
         super().log(logs, start_time)
 
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves both halves together in a checkpoint, and at the end each as a folder of its own.
+    def _write_model(self, folder: Path) -> None:
+        """Writes the discriminator into the folder and the generator into `generator` in it.
 
-        The folder itself then holds the discriminator, `generator` in it the generator; both open
-        under every Auto class.
+        Both open under every Auto class; a checkpoint has them together.
         """
-        if _internal_call:
-            super().save_model(output_dir, _internal_call)
-        elif self.args.should_save:
-            folder = Path(output_dir or str(self.args.output_dir))
+        weights = self._gather_weights()
+        if self.args.should_save:
             model = self.accelerator.unwrap_model(self.model)
             for name, path in (("generator", folder / "generator"), ("discriminator", folder)):
-                model.export_half(name, path)
+                model.export_half(name, path, weights)
                 self._tokenizer.save_pretrained(path)
 
     def prediction_step(
@@ -207,10 +225,9 @@ class ElectraTrainer(MaskedLanguageModelingTrainer):
         with torch.no_grad(), self.compute_loss_context_manager():
             outputs = model(**inputs)
         sums = sum_by_row(outputs, labels)
-        # A batch's losses are means over its tokens: its first row carries their sums.
-        counts = sums[:, [_SUMS.index("masked"), _SUMS.index("real")]].sum(dim=0)
-        sums[0, _SUMS.index("generator_loss")] = outputs.generator_loss * counts[0]
-        sums[0, _SUMS.index("discriminator_loss")] = outputs.discriminator_loss * counts[1]
+        # By row, as rows that fill up the last batch of several processes are dropped again.
+        losses = [_SUMS.index("generator_loss"), _SUMS.index("discriminator_loss")]
+        sums[:, losses] = sum_losses_by_row(outputs, labels)
         by_probability = count_by_probability(outputs)
         rows = torch.cat([sums, by_probability[0], by_probability[1]], dim=1)
         # The Trainer calls for metrics only where there are labels.

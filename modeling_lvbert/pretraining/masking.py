@@ -154,7 +154,8 @@ class MaskingCollator:
 
         Args:
             rows: Rows of `PackedRows`: `input_ids`, `mask_key` (seed, epoch and row number), for
-                whole words `word_ids`, for two segments `token_type_ids`.
+                whole words `word_ids`, for two segments `token_type_ids`, and `mask_fraction` where
+                the share changes during a run.
         """
         length = self.pad_to_length or max(len(row["input_ids"]) for row in rows)
         input_ids = _pad(rows, "input_ids", length, self.tokenizer.pad_token_id)
@@ -163,7 +164,9 @@ class MaskingCollator:
             _pad(rows, "word_ids", length, NO_WORD) if self.masking_unit == "whole_word" else None
         )
         keys = make_row_keys([row["mask_key"] for row in rows])
-        corrupted, labels = self.mask_tokens(input_ids, row_lengths, keys, word_ids)
+        # One step's rows have one share.
+        fraction = rows[0].get("mask_fraction", self.mask_fraction)
+        corrupted, labels = self.mask_tokens(input_ids, row_lengths, keys, word_ids, fraction)
         batch = {
             "input_ids": corrupted,
             "attention_mask": (torch.arange(length) < row_lengths).long(),
@@ -177,7 +180,12 @@ class MaskingCollator:
         return batch
 
     def mask_tokens(
-        self, input_ids: Tensor, row_lengths: Tensor, keys: Tensor, word_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        row_lengths: Tensor,
+        keys: Tensor,
+        word_ids: Tensor | None = None,
+        mask_fraction: float | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns the masked ids and the labels of padded rows, (batch, seq).
 
@@ -186,17 +194,19 @@ class MaskingCollator:
             row_lengths: Their tokens without padding, (batch, 1).
             keys: Their keys, see `make_row_keys`, (batch, 1).
             word_ids: For whole words the word of each token, (batch, seq).
+            mask_fraction: Share of a row's tokens to predict; the collator's own if None.
         """
+        fraction = self.mask_fraction if mask_fraction is None else mask_fraction
         positions = torch.arange(input_ids.shape[1])
         candidates = (positions < row_lengths) & ~self._is_special[input_ids]
         choice_keys = hash_counters(keys, torch.tensor(_CHOICE))
         # One action for each owner: a span, else a token.
         owners = positions.expand_as(input_ids)
         if self.masking_unit == "span":
-            chosen, owners = choose_spans(candidates, row_lengths, choice_keys, self.mask_fraction)
+            chosen, owners = choose_spans(candidates, row_lengths, choice_keys, fraction)
         else:
             unit_starts = owners if word_ids is None else find_unit_starts(word_ids)
-            chosen = choose_tokens(candidates, unit_starts, choice_keys, self.mask_fraction)
+            chosen = choose_tokens(candidates, unit_starts, choice_keys, fraction)
         corrupted = self._corrupt(input_ids, chosen, owners, keys)
         return corrupted, input_ids.masked_fill(~chosen, IGNORED_LABEL)
 

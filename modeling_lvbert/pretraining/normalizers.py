@@ -16,16 +16,17 @@
 A normalizer takes a file's raw lines and gives a paragraph, sentence or utterance a line and an
 empty line between documents, which is what `corpus` reads. The rules are those of ELC-BERT's code
 (arXiv 2311.02265) for BabyLM 2023, carried over to the files of BabyLM 2024 and later: utterances
-stand in double quotes, one that repeats the line before is dropped, typographic quotes become
-plain, titles of articles stay as their first line. Transcribers' notes and codes, which only the
-later files have, are dropped. Files whose lines were joined into one come apart again where there
-are headings or speakers.
+stand in double quotes, one that repeats the line before is dropped, ftfy repairs the encoding and
+makes typographic quotes plain, titles of articles stay as their first line. Transcribers' notes and
+codes, which only the later files have, are dropped. Files whose lines were joined into one come
+apart again where there are headings or speakers.
 """
 
-import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+
+import ftfy
 
 _HEADING = re.compile(r"= = = (.+?) = = =")
 _SPEAKER = re.compile(r"\*[A-Z]{2,3}\d?: ")
@@ -33,7 +34,8 @@ _SPEAKER = re.compile(r"\*[A-Z]{2,3}\d?: ")
 _MADE_BY_ROBOT = re.compile(
     r"\bis a (?:commune found|commune\. It is|(?:city|village|municipality|town) in)\b"
 )
-_PLAIN_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "\ufeff": "", "\u00ad": ""})
+# Entities also on lines with "<", where ftfy by itself would take them for HTML to keep.
+_REPAIRS = ftfy.TextFixerConfig(unescape_html=True, explain=False)
 _HAS_LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -66,10 +68,8 @@ def _space_documents(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _clean(line: str) -> str:
-    """Resolves entities (also doubled ones), typographic quotes and runs of blanks."""
-    for _ in range(2):
-        line = html.unescape(line)
-    return " ".join(line.translate(_PLAIN_QUOTES).split())
+    """Repairs the encoding, resolves entities, quotes and runs of blanks, drops soft hyphens."""
+    return " ".join(ftfy.fix_text(line, _REPAIRS).replace("\u00ad", "").split())
 
 
 def _split_headings(lines: Iterable[str]) -> Iterator[tuple[bool, str]]:
@@ -110,7 +110,8 @@ def _quote(utterances: Iterable[str], capitalize: bool = False) -> Iterator[str]
 def _close_up(text: str) -> str:
     """Undoes the blanks that tokenized text has before punctuation and contractions."""
     text = re.sub(r" (n't|'(?:s|m|d|re|ve|ll))\b", r"\1", text, flags=re.IGNORECASE)
-    text = re.sub(r" ([.,;:?!)\]}])", r"\1", text)
+    # Not before the point of a decimal (".5").
+    text = re.sub(r" ([,;:?!)\]}]|\.(?!\d))", r"\1", text)
     return re.sub(r"([(\[{]) ", r"\1", text)
 
 

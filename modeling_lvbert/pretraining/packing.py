@@ -11,7 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Rows of tokens out of documents, and the order in which training sees them.
+"""Rows of tokens out of documents.
 
 By default a row is `[CLS] tokens [SEP]`, cut from one document, so it never crosses a document's
 border; the remainder of a document is a shorter row. `published_packing` has the papers' own ways.
@@ -19,15 +19,16 @@ The rows live in a memory-mapped `datasets` cache named by their content.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import datasets
-import torch
 from datasets.fingerprint import Hasher
-from torch.utils.data import Dataset, Sampler
 from transformers import PreTrainedTokenizerBase
 
+from .code_hash import hash_code
+from .corpus import split_sentences
 from .masking import NO_WORD, count_token_ids
 from .published_packing import (
     SHORTEST_RANDOM_LENGTH,
@@ -35,11 +36,15 @@ from .published_packing import (
     number_words,
     pack_segment_pairs,
     pack_sentences,
-    shorten_rows,
 )
 
 # How documents become rows, and the shortest row that each needs, tokens.
 PACKINGS = {"documents": 3, "segment_pairs": SHORTEST_RANDOM_LENGTH, "sentences": 3}
+
+# Bytes of text that are kept together in the cache: a minute's work or a few.
+_CHUNK_SIZE = 128_000_000
+# Bytes of text packed at once: a tokenizer's account of a text is much larger than its tokens.
+_BATCH_SIZE = 1_000_000
 
 REQUIRED_TOKENS = ("mask_token", "cls_token", "sep_token", "pad_token")
 
@@ -151,6 +156,41 @@ def _check_tokenizer_for(
         find_paragraph_id(tokenizer)
 
 
+def bind_packing(
+    tokenizer: PreTrainedTokenizerBase,
+    max_seq_length: int,
+    with_word_ids: bool = False,
+    packing: str = "documents",
+    pair_settings: dict[str, Any] | None = None,
+) -> partial[dict[str, list[list[int]]]]:
+    """Returns the function that packs documents, given them and their numbers in the corpus.
+
+    What it makes of a document depends on the document and its number alone.
+
+    Args:
+        tokenizer: The tokenizer, checked by `check_tokenizer`.
+        max_seq_length: Longest row, tokens.
+        with_word_ids: See `pack_documents`.
+        packing: "documents" (see `pack_documents`), "segment_pairs" (ELECTRA's, with
+            `token_type_ids`) or "sentences" (ELC-BERT's, with [PAR]).
+        pair_settings: Seed and probabilities of "segment_pairs", see `pack_segment_pairs`.
+
+    Raises:
+        ValueError: Unknown packing, rows too short to hold a token, word ids from a slow
+            tokenizer, or a tokenizer without [PAR].
+    """
+    check_packing(packing, max_seq_length)
+    _check_tokenizer_for(packing, tokenizer, with_word_ids)
+    return partial(
+        _pack,
+        tokenizer=tokenizer,
+        max_seq_length=max_seq_length,
+        with_word_ids=with_word_ids,
+        packing=packing,
+        pair_settings=dict(pair_settings or {}) if packing == "segment_pairs" else {},
+    )
+
+
 def pack_corpus(
     documents: datasets.Dataset,
     tokenizer: PreTrainedTokenizerBase,
@@ -163,63 +203,74 @@ def pack_corpus(
 ) -> datasets.Dataset:
     """Tokenizes and packs a corpus; the result is kept in the cache and found again by content.
 
+    A large corpus is packed in chunks, each kept when it is ready: what was interrupted goes on
+    with the chunk that it was at, with any number of processes.
+
     Args:
         documents: Documents with a column `text`.
-        tokenizer: The tokenizer, checked by `check_tokenizer`.
+        tokenizer: See `bind_packing`, as all but the next two.
         max_seq_length: Longest row, tokens.
         with_word_ids: See `pack_documents`.
         num_proc: Number of processes.
         description: Title of the progress bar.
-        packing: "documents" (see `pack_documents`), "segment_pairs" (ELECTRA's, with
-            `token_type_ids`) or "sentences" (ELC-BERT's, with [PAR]).
-        pair_settings: Seed and probabilities of "segment_pairs", see `pack_segment_pairs`.
+        packing: Kind of packing.
+        pair_settings: Seed and probabilities of "segment_pairs".
 
     Raises:
-        ValueError: Unknown packing, rows too short to hold a token, word ids from a slow
-            tokenizer, a tokenizer without [PAR], or no row at all.
+        ValueError: See `bind_packing`; or there is no row at all.
     """
-    check_packing(packing, max_seq_length)
-    _check_tokenizer_for(packing, tokenizer, with_word_ids)
+    pack = bind_packing(tokenizer, max_seq_length, with_word_ids, packing, pair_settings)
     columns = {"input_ids": datasets.Sequence(datasets.Value("int32"))}
     if with_word_ids:
         columns["word_ids"] = datasets.Sequence(datasets.Value("int32"))
     if packing == "segment_pairs":
         columns["token_type_ids"] = datasets.Sequence(datasets.Value("int8"))
-    pair_settings = dict(pair_settings or {}) if packing == "segment_pairs" else {}
     # Named by hand: the state of a fast tokenizer changes with use, so its pickle is no stable
-    # name.
+    # name, and `datasets` knows a function by its name alone.
     content = [
+        hash_code(__name__, pack_sentences.__module__, split_sentences.__module__),
         documents._fingerprint,
         _describe_tokenizer(tokenizer),
-        max_seq_length,
-        with_word_ids,
-        packing,
-        sorted(pair_settings.items()),
+        sorted((name, value) for name, value in pack.keywords.items() if name != "tokenizer"),
     ]
-    rows = documents.map(
-        _pack,
-        batched=True,
-        with_indices=True,
-        batch_size=100,
-        remove_columns=documents.column_names,
-        features=datasets.Features(columns),
-        fn_kwargs={
-            "tokenizer": tokenizer,
-            "max_seq_length": max_seq_length,
-            "with_word_ids": with_word_ids,
-            "packing": packing,
-            "pair_settings": pair_settings,
-        },
-        num_proc=num_proc if num_proc and num_proc > 1 else None,
-        new_fingerprint=Hasher.hash([_pack, *content]),
-        desc=description,
-    )
+    document_size = max(1, documents.data.nbytes // max(1, documents.data.num_rows))
+    chunks = _cut_chunks(len(documents), max(1, _CHUNK_SIZE // document_size))
+    parts = [
+        documents.select(chunk).map(
+            _pack_chunk,
+            batched=True,
+            with_indices=True,
+            batch_size=min(1000, max(1, _BATCH_SIZE // document_size)),
+            remove_columns=documents.column_names,
+            features=datasets.Features(columns),
+            fn_kwargs={"pack": pack, "first": chunk.start},
+            num_proc=num_proc if num_proc and num_proc > 1 else None,
+            new_fingerprint=Hasher.hash([*content, chunk.start, chunk.stop]),
+            desc=description if len(chunks) == 1 else f"{description} {number}/{len(chunks)}",
+        )
+        for number, chunk in enumerate(chunks, start=1)
+    ]
+    rows = datasets.concatenate_datasets(parts)
     if len(rows) == 0:
         raise ValueError(
             f"{len(documents)} documents gave no row: the tokenizer found no token in them, "
             "at least one is needed"
         )
     return rows
+
+
+def _cut_chunks(num_documents: int, size: int) -> list[range]:
+    starts = range(0, max(1, num_documents), size)
+    return [range(start, min(start + size, num_documents)) for start in starts]
+
+
+def _pack_chunk(
+    documents: dict[str, list[str]],
+    numbers: list[int],
+    pack: Callable[[dict[str, list[str]], list[int]], dict[str, list[list[int]]]],
+    first: int,
+) -> dict[str, list[list[int]]]:
+    return pack(documents, [first + number for number in numbers])
 
 
 def _describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
@@ -231,102 +282,3 @@ def _describe_tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
     vocabulary = sorted(tokenizer.get_vocab().items())
     roles = [tokenizer.cls_token_id, tokenizer.sep_token_id]
     return [type(tokenizer).__name__, json.dumps(backend), vocabulary, roles]
-
-
-class PackedRows(Dataset):
-    """Packed rows that carry their own key for masking.
-
-    Index `epoch * len(rows) + row` is row `row` in epoch `epoch`: all that masking needs travels
-    with the index, so neither workers nor ranks have a state to keep.
-    """
-
-    def __init__(
-        self,
-        rows: datasets.Dataset,
-        seed: int,
-        short_sequence_probability: float = 0.0,
-        max_seq_length: int = 0,
-    ) -> None:
-        """Wraps the rows.
-
-        Args:
-            rows: Result of `pack_corpus`.
-            seed: Seed of the masks.
-            short_sequence_probability: Share of the rows to shorten, see `shorten_rows`.
-            max_seq_length: Longest row, tokens, where rows are shortened.
-
-        Raises:
-            ValueError: A share outside [0, 1], or rows of two segments to shorten.
-        """
-        if not 0 <= short_sequence_probability <= 1:
-            raise ValueError(
-                f"short_sequence_probability {short_sequence_probability}: must be from 0 to 1"
-            )
-        if short_sequence_probability and "token_type_ids" in rows.column_names:
-            raise ValueError(
-                f"short_sequence_probability {short_sequence_probability}: must be 0 for rows of "
-                "two segments, which are shortened when they are packed"
-            )
-        self.rows = rows
-        self.seed = seed
-        self.short_sequence_probability = short_sequence_probability
-        self.max_seq_length = max_seq_length
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Returns several rows in one read; torch's DataLoader calls it with a batch's indices."""
-        places = [divmod(index, len(self.rows)) for index in indices]
-        columns = self.rows[[row for _, row in places]]
-        rows = [
-            {
-                "mask_key": (self.seed, epoch, row),
-                **{name: values[i] for name, values in columns.items()},
-            }
-            for i, (epoch, row) in enumerate(places)
-        ]
-        return shorten_rows(rows, self.max_seq_length, self.short_sequence_probability)
-
-
-class RowStream(Sampler[int]):
-    """An endless stream of shuffled passes over the rows; an epoch takes whole global batches.
-
-    The stream is the concatenation of seeded permutations. An epoch is the next `ceil(num_rows /
-    global_batch_size)` batches, so every step has a full batch, no row is dropped, and step `k`
-    consists of the same rows however the batch is split over devices and accumulation.
-    """
-
-    def __init__(self, num_rows: int, global_batch_size: int, seed: int) -> None:
-        """Describes the stream.
-
-        Args:
-            num_rows: Number of rows.
-            global_batch_size: Rows of one optimizer step, over all devices and accumulation steps.
-            seed: Seed of the permutations.
-        """
-        self.num_rows = num_rows
-        self.seed = seed
-        self.epoch = 0
-        self._length = -(-num_rows // global_batch_size) * global_batch_size
-
-    def __len__(self) -> int:
-        return self._length
-
-    def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch, counted from 0."""
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        position, end = self.epoch * self._length, (self.epoch + 1) * self._length
-        while position < end:
-            current_pass, offset = divmod(position, self.num_rows)
-            generator = torch.Generator().manual_seed((self.seed << 32) + current_pass)
-            rows = torch.randperm(self.num_rows, generator=generator)[
-                offset : offset + end - position
-            ]
-            yield from (rows + current_pass * self.num_rows).tolist()
-            position += len(rows)

@@ -43,13 +43,20 @@ from .arguments import (
     settle_data_arguments,
     warn_of_options_without_effect,
 )
-from .corpus import load_corpus
+from .checkpoints import claim_output_dir
+from .corpus import load_corpus, load_file
 from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_config
+from .embedded_corpus import load_embedded_corpus
 from .masking import MaskingCollator, check_masking, find_special_ids
-from .packing import check_packing, pack_corpus
+from .packing import bind_packing, check_packing, pack_corpus
 from .recipes import describe_effective, write_effective_recipe
+from .rows import TrainingData
+from .stages import Stage, format_stages
+from .streaming import StreamedRows, open_stream
 from .tokenizer_training import check_vocab_size, choose_vocab_size, train_tokenizer
-from .trainer import claim_output_dir
+
+# Options that leave a run what it is, or that its stages tell.
+_NOT_RECORDED = ("preprocessing_num_workers", "max_seq_length", "stages")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,17 +66,14 @@ class PreparedRun:
     Attributes:
         config: The model's configuration; its vocabulary is the tokenizer's.
         collator: Masks the rows; holds the tokenizer.
-        train_rows: Packed rows of training.
-        validation_rows: Packed rows of validation.
-        short_sequence_probability: Share of the training rows to shorten at each visit; rows of two
-            segments were shortened when they were packed.
+        training_data: Rows of training for every stage.
+        validation_rows: Packed rows of validation, as long as those of the first stage.
     """
 
     config: LayerOrderConfig
     collator: MaskingCollator
-    train_rows: datasets.Dataset
+    training_data: TrainingData
     validation_rows: datasets.Dataset
-    short_sequence_probability: float
 
 
 def prepare_run(
@@ -91,18 +95,14 @@ def prepare_run(
     """
     check_training_arguments(training_args)
     check_numbers(model_args, config_args, data_args)
-    length = settle_data_arguments(model_args, data_args, training_args)
-    tokenizer = _check_options(model_args, config_args, data_args, length)
+    stages = settle_data_arguments(model_args, data_args, training_args)
+    tokenizer = _check_options(model_args, config_args, data_args, stages)
+    if data_args.streaming and tokenizer is None:
+        raise ValueError("streaming: a tokenizer_name is needed, training one reads the whole text")
     with training_args.main_process_first(desc="preparing the data"):
-        corpus = load_corpus(
-            data_args.train_file,
-            data_args.validation_file,
-            data_args.dataset_name,
-            data_args.dataset_config_name,
-            data_args.text_column_name,
-            data_args.validation_split_percentage,
-        )
+        corpus = _load_validation(data_args) if data_args.streaming else _load_corpus(data_args)
         run = describe_run(model_args, config_args, data_args, corpus, training_args.seed)
+        run["stages"] = format_stages(stages)
         claim_output_dir(str(training_args.output_dir), run)
         if tokenizer is None:
             config = build_config(model_args, config_args)
@@ -113,27 +113,96 @@ def prepare_run(
             config_args = dataclasses.replace(config_args, vocab_size=None)
         config = build_config(model_args, config_args, tokenizer)
         collator = build_collator(tokenizer, data_args, model_args.objective)
-        rows = {
-            split: pack_corpus(
-                corpus[split],
-                tokenizer,
-                length,
-                with_word_ids=data_args.masking_unit == "whole_word",
-                num_proc=data_args.preprocessing_num_workers,
-                description=f"Packing ({split})",
-                packing=data_args.packing,
-                pair_settings={
-                    "seed": training_args.seed,
-                    "short_sequence_probability": data_args.short_sequence_probability,
-                    "single_segment_probability": data_args.single_segment_probability,
-                },
-            )
-            for split in ("train", "validation")
-        }
-    shortened = (
-        0.0 if data_args.packing == "segment_pairs" else data_args.short_sequence_probability
+        training_data = _build_training_data(
+            stages, corpus.get("train"), tokenizer, data_args, training_args.seed
+        )
+        validation_rows = pack_corpus(
+            corpus["validation"],
+            tokenizer,
+            stages[0].max_seq_length,
+            num_proc=data_args.preprocessing_num_workers,
+            description="Packing (validation)",
+            **_choose_packing(data_args, training_args.seed),
+        )
+    return PreparedRun(config, collator, training_data, validation_rows)
+
+
+def _load_corpus(data_args: DataArguments) -> datasets.DatasetDict:
+    return load_corpus(
+        data_args.train_file,
+        data_args.validation_file,
+        data_args.dataset_name,
+        data_args.dataset_config_name,
+        data_args.text_column_name,
+        data_args.validation_split_percentage,
     )
-    return PreparedRun(config, collator, rows["train"], rows["validation"], shortened)
+
+
+def _load_validation(data_args: DataArguments) -> datasets.DatasetDict:
+    """Returns the documents of validation alone, those of training being streamed."""
+    if data_args.dataset_name is None and data_args.train_file is None:
+        return datasets.DatasetDict(validation=load_embedded_corpus()["validation"])
+    if data_args.validation_file is None:
+        raise ValueError("streaming: a validation_file is needed, a stream cannot be split")
+    column = data_args.text_column_name
+    return datasets.DatasetDict(
+        validation=load_file("validation_file", data_args.validation_file, column)
+    )
+
+
+def _choose_packing(data_args: DataArguments, seed: int) -> dict[str, Any]:
+    return {
+        "with_word_ids": data_args.masking_unit == "whole_word",
+        "packing": data_args.packing,
+        "pair_settings": {
+            "seed": seed,
+            "short_sequence_probability": data_args.short_sequence_probability,
+            "single_segment_probability": data_args.single_segment_probability,
+        },
+    }
+
+
+def _build_training_data(
+    stages: tuple[Stage, ...],
+    documents: datasets.Dataset | None,
+    tokenizer: PreTrainedTokenizerBase,
+    data_args: DataArguments,
+    seed: int,
+) -> TrainingData:
+    """Returns the rows of each stage, packed or, without documents, to be packed while read."""
+    settings = _choose_packing(data_args, seed)
+    rows: list[Any] = []
+    read = None
+    if documents is None:
+        read = open_stream(
+            data_args.train_file,
+            data_args.dataset_name,
+            data_args.dataset_config_name,
+            data_args.text_column_name,
+        )
+    for stage in stages:
+        length = stage.max_seq_length
+        if read is not None:
+            rows.append(StreamedRows(read, bind_packing(tokenizer, length, **settings), seed))
+        else:
+            rows.append(
+                pack_corpus(
+                    documents,
+                    tokenizer,
+                    length,
+                    num_proc=data_args.preprocessing_num_workers,
+                    description=f"Packing (training, {length} tokens a row)",
+                    **settings,
+                )
+            )
+    first, last = data_args.mlm_probability, data_args.final_mlm_probability
+    return TrainingData(
+        rows,
+        stages,
+        # Rows of two segments are shortened when they are packed.
+        0.0 if data_args.packing == "segment_pairs" else data_args.short_sequence_probability,
+        None if last is None else (first, last),
+    )
 
 
 def record_recipe(model_args: ModelArguments, *other_args: Any) -> None:
@@ -213,13 +282,19 @@ def _build_electra_config(
 
 
 def _check_options(
-    model_args: ModelArguments, config_args: Any, data_args: DataArguments, length: int
+    model_args: ModelArguments,
+    config_args: Any,
+    data_args: DataArguments,
+    stages: tuple[Stage, ...],
 ) -> PreTrainedTokenizerBase | None:
     """Checks all that can be checked before any work, and returns the named tokenizer."""
     config = build_config(model_args, config_args)
-    check_length(config, length)
+    for stage in stages:
+        check_length(config, stage.max_seq_length)
+        check_packing(data_args.packing, stage.max_seq_length)
     check_masking(data_args.masking_unit, data_args.mlm_probability)
-    check_packing(data_args.packing, length)
+    if data_args.final_mlm_probability is not None:
+        check_masking(data_args.masking_unit, data_args.final_mlm_probability)
     _check_data_numbers(data_args)
     if model_args.objective == "electra" and isinstance(config, LVBertConfig):
         _build_electra_config(config, model_args, [])
@@ -270,7 +345,7 @@ def describe_run(
         field.name: getattr(arguments, field.name)
         for arguments in (model_args, config_args, data_args)
         for field in dataclasses.fields(arguments)
-        if field.name != "preprocessing_num_workers" and not _has_default(arguments, field)
+        if field.name not in _NOT_RECORDED and not _has_default(arguments, field)
     }
     sizes = {f"{split}_documents": len(documents) for split, documents in corpus.items()}
     return {

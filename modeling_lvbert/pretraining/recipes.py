@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .stages import Stage, format_stages, parse_stages
+
 # Where a value was read or how it came about.
 SOURCES = {
     "C": "the official code or its README",
@@ -86,10 +88,7 @@ class Setting(NamedTuple):
 
 Recipe = dict[str, Setting]
 
-_TWO_STAGES = (
-    {"fraction": 0.9, "max_seq_length": 128, "batch_factor": 1.0},
-    {"fraction": 0.1, "max_seq_length": 512, "batch_factor": 0.25},
-)
+_TWO_STAGES = (Stage(0.9, 128, 1.0), Stage(0.1, 512, 0.25))
 
 _LVBERT: Recipe = {
     "model_family": Setting("lvbert", "C"),
@@ -115,7 +114,7 @@ _LVBERT: Recipe = {
     "short_sequence_probability": Setting(0.05, "C", "a random length from 5 tokens on"),
     "single_segment_probability": Setting(0.1, "C"),
     "stages": Setting(
-        ({"fraction": 1.0, "max_seq_length": 128, "batch_factor": 1.0},),
+        (Stage(1.0, 128, 1.0),),
         "C",
         "the released *_seq512 checkpoints had 100,000 more steps at 512 tokens",
     ),
@@ -275,8 +274,7 @@ def list_option_defaults(name: str, has_accelerator: bool) -> dict[str, Any]:
     }
     if has_accelerator and values["precision"] != "fp32":
         options[values["precision"]] = True
-    if len(values["stages"]) == 1:
-        options["max_seq_length"] = values["stages"][0]["max_seq_length"]
+    options["stages"] = format_stages(values["stages"])
     return options
 
 
@@ -299,8 +297,9 @@ def describe_effective(name: str, options: Mapping[str, Any]) -> Recipe:
         key: tuple(value) if isinstance(value, list) else value for key, value in changed.items()
     }
     length = options["max_seq_length"]
-    if [stage["max_seq_length"] for stage in recipe["stages"].value] != [length]:
-        changed["stages"] = ({"fraction": 1.0, "max_seq_length": length, "batch_factor": 1.0},)
+    changed["stages"] = (
+        parse_stages(options["stages"]) if length is None else (Stage(1.0, length, 1.0),)
+    )
     precision = next((key for key in ("fp16", "bf16") if options.get(key)), "fp32")
     return override_recipe(recipe, {**changed, "precision": precision})
 

@@ -20,7 +20,9 @@ case kept; unlike theirs, ours adds [CLS] and [SEP] by itself.
 
 import collections
 import string
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import datasets
 from tokenizers import (
@@ -50,6 +52,16 @@ def choose_vocab_size(documents: datasets.Dataset) -> int:
     return next((size for limit, size in _SIZES if num_bytes <= limit), _LARGEST_SIZE)
 
 
+def check_model_family(model_family: str) -> None:
+    """Checks that there is a kind of tokenizer for a family of models.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if model_family not in _TRAINERS:
+        raise ValueError(f"model_family {model_family!r}: must be one of {', '.join(_TRAINERS)}")
+
+
 def check_vocab_size(vocab_size: int) -> None:
     """Checks that a vocabulary to train has room for the alphabet.
 
@@ -77,11 +89,68 @@ def train_tokenizer(
         model_max_length: Longest input of the model, tokens.
 
     Raises:
-        ValueError: `vocab_size` leaves no room for the alphabet.
+        ValueError: An unknown family, no room for the alphabet in `vocab_size`, or for a token
+            between [CLS] and [SEP] in `model_max_length`.
     """
+    check_model_family(model_family)
     check_vocab_size(vocab_size)
-    train = _train_elcbert_tokenizer if model_family == "elcbert" else _train_bert_tokenizer
-    return train(documents, vocab_size, model_max_length)
+    if model_max_length < 3:
+        raise ValueError(f"model_max_length {model_max_length}: must be at least 3")
+    return _TRAINERS[model_family](documents, vocab_size, model_max_length)
+
+
+def compute_f95(documents: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Returns how often the rarest token occurs that is not among the rarest 5%.
+
+    Of the n tokens that occur at all, from the most frequent on, this is number floor(0.95 n),
+    counted from 0, as ELC-BERT's authors have it, who hold that about 100 is good and name
+    two tokenizers after it.
+
+    Args:
+        documents: Documents with a column `text`, usually those that the tokenizer is from.
+        tokenizer: The tokenizer; the special tokens that it adds do not count.
+
+    Raises:
+        ValueError: There is no token.
+    """
+    counts: collections.Counter[int] = collections.Counter()
+    for lines in _iterate_texts(documents):
+        if lines:
+            for ids in tokenizer(lines, add_special_tokens=False, verbose=False)["input_ids"]:
+                counts.update(ids)
+    if not counts:
+        raise ValueError(f"{len(documents)} documents have no token, at least one is needed")
+    return sorted(counts.values(), reverse=True)[len(counts) * 95 // 100]
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, output_dir: str) -> None:
+    """Saves a tokenizer into a new folder, which appears when it is complete.
+
+    Args:
+        tokenizer: The tokenizer.
+        output_dir: See `check_output_dir`.
+    """
+    check_output_dir(output_dir)
+    folder = Path(output_dir).absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        complete = Path(temporary, folder.name)
+        tokenizer.save_pretrained(complete)
+        complete.rename(folder)
+
+
+def check_output_dir(output_dir: str) -> None:
+    """Checks that there is no file and no filled folder of that name, nor a file on the way to it.
+
+    Raises:
+        ValueError: There is one.
+    """
+    folder = Path(output_dir).absolute()
+    lowest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not lowest.is_dir():
+        raise ValueError(f"output_dir {output_dir!r}: {str(lowest)!r} is a file, no folder")
+    if lowest == folder and any(folder.iterdir()):
+        raise ValueError(f"output_dir {output_dir!r} is not empty: take a new folder")
 
 
 def _iterate_texts(documents: datasets.Dataset) -> Iterator[list[str]]:
@@ -150,7 +219,9 @@ def _train_elcbert_tokenizer(
         continuing_subword_prefix="",
         show_progress=False,
     )
-    backend.train_from_iterator(_iterate_texts(documents), trainer)
+    # [TAB] is a token of its own; training, unlike tokenizing, would take it for a word.
+    texts = ([line.removeprefix("[TAB] ") for line in lines] for lines in _iterate_texts(documents))
+    backend.train_from_iterator(texts, trainer)
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -167,3 +238,9 @@ def _train_elcbert_tokenizer(
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=model_max_length,
     )
+
+
+_TRAINERS: dict[str, Callable[[datasets.Dataset, int, int], PreTrainedTokenizerBase]] = {
+    "lvbert": _train_bert_tokenizer,
+    "elcbert": _train_elcbert_tokenizer,
+}

@@ -18,14 +18,9 @@ however many devices and accumulation steps, in training (transformers' `num_ite
 evaluation.
 """
 
-import json
-import logging
 import math
-import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -36,19 +31,15 @@ from transformers import (
     EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Trainer,
     TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
 )
 
 from .masking import IGNORED_LABEL, MaskingCollator, count_token_ids, find_special_ids
 from .optimization import OPTIMIZERS, build_optimizer, build_parameter_groups, clip_gradients
-from .packing import PackedRows, RowStream
+from .resumable_trainer import ResumableTrainer
+from .rows import PackedRows, TrainingData
 from .schedules import SCHEDULES, build_schedule
-
-logger = logging.getLogger(__name__)
 
 # Parts of the names of parameters that the authors train without weight decay: LV-BERT's
 # `optimization.py` (embeddings and convolution kernels do decay), ELC-BERT's training scripts.
@@ -60,11 +51,6 @@ NO_WEIGHT_DECAY = {
 # Seed of the masks of validation, whatever a run's own seed: losses of different runs can be
 # compared.
 VALIDATION_SEED = 0
-
-RUN_FILE = "run.json"
-_STATE_FILE = "trainer_state.json"
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_CHECKPOINT_FILES = (_STATE_FILE, "optimizer.pt", "scheduler.pt", "config.json")
 
 
 def select_decay_parameters(model: nn.Module, model_type: str) -> list[str]:
@@ -94,130 +80,19 @@ def compute_unigram_entropy(rows: datasets.Dataset, tokenizer: PreTrainedTokeniz
     return float(-(shares * np.log(shares)).sum())
 
 
-def find_last_checkpoint(output_dir: str) -> str | None:
-    """Returns a folder's newest checkpoint whose files are all there, None if there is none."""
-    found = [
-        (int(match[1]), path)
-        for path in Path(output_dir).glob("checkpoint-*")
-        if _is_complete(path) and (match := _CHECKPOINT.fullmatch(path.name))
-    ]
-    return str(max(found)[1]) if found else None
-
-
-def _is_complete(checkpoint: Path) -> bool:
-    if not all((checkpoint / name).is_file() for name in _CHECKPOINT_FILES):
-        return False
-    try:
-        # The Trainer writes this file last.
-        json.loads((checkpoint / _STATE_FILE).read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    weights = list(checkpoint.glob("*.safetensors"))
-    return bool(weights) and all(_is_whole(path) for path in weights)
-
-
-def _is_whole(path: Path) -> bool:
-    """Tells whether a file of weights is as long as its header says."""
-    try:
-        with path.open("rb") as file:
-            header_size = int.from_bytes(file.read(8), "little")
-            if header_size > path.stat().st_size:
-                return False
-            header = json.loads(file.read(header_size))
-        ends = [
-            entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
-        ]
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return False
-    return path.stat().st_size == 8 + header_size + max(ends, default=0)
-
-
-def _is_end(checkpoint: str, max_steps: int) -> bool:
-    state = json.loads(Path(checkpoint, _STATE_FILE).read_text(encoding="utf-8"))
-    last = max_steps if max_steps > 0 else state["max_steps"]
-    return bool(state["global_step"] >= last)
-
-
-def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
-    """Makes a folder this run's own, or checks that it is already.
+def sum_masked(logits: Tensor, labels: Tensor) -> Tensor:
+    """Returns loss, hits and number of the predicted tokens of each row, (batch, 3).
 
     Args:
-        output_dir: A new or empty folder, or that of an earlier start of the same run.
-        settings: What makes the run what it is: model, data, tokenizer, masking; JSON values.
-
-    Raises:
-        ValueError: The folder holds other things or a run with other settings, has a damaged
-            record, lies on or under a file, or cannot be written.
+        logits: Logits of the predicted tokens alone, row after row, (tokens, vocabulary).
+        labels: Original ids where tokens are predicted, -100 elsewhere, (batch, seq).
     """
-    folder = Path(output_dir)
-    record = folder / RUN_FILE
-    if record.is_file():
-        earlier = _read_record(record)
-        changed = [
-            f"{name} was {earlier.get(name)!r}, now {settings.get(name)!r}"
-            for name in sorted({*earlier, *settings})
-            if earlier.get(name) != settings.get(name)
-        ]
-        if changed:
-            raise ValueError(
-                f"output_dir {output_dir!r} holds another run ({'; '.join(changed)}): "
-                "take a new folder"
-            )
-        return
-    lowest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not lowest.is_dir():
-        raise ValueError(f"output_dir {output_dir!r}: {str(lowest)!r} is a file, no folder")
-    temporary = record.with_suffix(".tmp")
-    if folder.is_dir() and any(path != temporary for path in folder.iterdir()):
-        raise ValueError(
-            f"output_dir {output_dir!r} is not empty and holds no run of this program: "
-            "take a new folder"
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
-        temporary.rename(record)
-    except OSError as error:
-        raise ValueError(f"output_dir {output_dir!r} cannot be written: {error}") from None
-
-
-def _read_record(record: Path) -> dict[str, Any]:
-    try:
-        earlier = json.loads(record.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{str(record)!r} cannot be read ({error}): take a new folder") from None
-    if not isinstance(earlier, dict):
-        raise ValueError(f"{str(record)!r} is no record of a run: take a new folder")
-    return earlier
-
-
-class _Progress(TrainerCallback):
-    """Tells the stream of rows which epoch begins, and measures the speed of training."""
-
-    def __init__(self, stream: RowStream) -> None:
-        self.stream = stream
-        self.first_tokens = self.tokens = 0
-        self.time = 0.0
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self.first_tokens = self.tokens = state.num_input_tokens_seen
-        self.time = time.perf_counter()
-
-    def measure_speed(self, tokens: int) -> float:
-        """Returns the tokens per second since the last call."""
-        now = time.perf_counter()
-        speed = (tokens - self.tokens) / max(now - self.time, 1e-9)
-        self.tokens, self.time = tokens, now
-        return speed
-
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        # Also right where the Trainer skips the first batches of an epoch, which hides the stream
-        # from it.
-        self.stream.set_epoch(math.floor(state.epoch or 0))
+    predicted = labels != IGNORED_LABEL
+    targets, logits = labels[predicted], logits.float()
+    losses = nn.functional.cross_entropy(logits, targets, reduction="none")
+    hits = (logits.argmax(dim=-1) == targets).float()
+    columns = torch.stack([losses, hits, torch.ones_like(losses)], dim=1)
+    return columns.new_zeros(len(labels), 3).index_add_(0, predicted.nonzero()[:, 0], columns)
 
 
 @dataclass
@@ -242,6 +117,13 @@ class OptimizationSettings:
         default=None,
         metadata={"help": "Added to the norm when clipping: 0 in LV-BERT, 1e-6 in ELC-BERT."},
     )
+    ema_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "Average the weights over the steps, keeping that share at each; the average "
+            "is evaluated, and saved at the end."
+        },
+    )
 
     def __post_init__(self) -> None:
         """Checks names and numbers.
@@ -261,20 +143,11 @@ class OptimizationSettings:
             value = getattr(self, name)
             if value is not None and not (0 <= value <= highest and value < math.inf):
                 raise ValueError(f"{name} {value}: must be a number from 0 to {highest}")
+        if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
+            raise ValueError(f"ema_decay {self.ema_decay}: must be from 0 to below 1")
 
 
-class _NumberingCollator:
-    """Adds the number of each row to a batch, so that a fault can be traced to its rows."""
-
-    def __init__(self, collator: MaskingCollator) -> None:
-        self.collator = collator
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        numbers = [row["mask_key"][-1] for row in rows]
-        return {**self.collator(rows), "row_numbers": torch.tensor(numbers)}
-
-
-class MaskedLanguageModelingTrainer(Trainer):
+class MaskedLanguageModelingTrainer(ResumableTrainer):
     """Trains a model with a masked-language-modelling head on packed rows.
 
     Its metrics are `loss` (nats per predicted token), `perplexity`, `masked_accuracy` and
@@ -286,75 +159,35 @@ class MaskedLanguageModelingTrainer(Trainer):
         self,
         model: PreTrainedModel,
         args: TrainingArguments,
-        train_rows: datasets.Dataset,
+        training_data: TrainingData,
         validation_rows: datasets.Dataset,
         collator: MaskingCollator,
         callbacks: Iterable[TrainerCallback] = (),
         optimization: OptimizationSettings | None = None,
-        short_sequence_probability: float = 0.0,
-        max_seq_length: int = 0,
     ) -> None:
-        """Builds the Trainer.
+        """Builds the Trainer; see `ResumableTrainer`.
 
         Args:
             model: The model.
-            args: Arguments of training; rows keep all their columns whatever
-                `remove_unused_columns` says.
-            train_rows: Result of `pack_corpus`.
-            validation_rows: The same for validation.
+            args: Arguments of training.
+            training_data: Rows of every stage.
+            validation_rows: Result of `pack_corpus` for validation.
             collator: Masks the rows; its tokenizer is saved with the model.
             callbacks: More callbacks.
             optimization: Optimizer, schedule and clipping of the originals; those of `args` where
                 a setting is absent.
-            short_sequence_probability: Share of the training rows to shorten, see `PackedRows`.
-            max_seq_length: Longest row, tokens, where rows are shortened.
         """
-        # The collator needs each row's key, which no model takes.
-        args.remove_unused_columns = False
-        if args.ddp_find_unused_parameters is None:
-            # Every parameter takes part in the loss.
-            args.ddp_find_unused_parameters = False
-        if args.include_num_input_tokens_seen == "no":
-            args.include_num_input_tokens_seen = "non_padding"
-        seed = args.seed if args.data_seed is None else args.data_seed
-        global_batch_size = (
-            args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-        )
-        self._stream = RowStream(len(train_rows), global_batch_size, seed)
-        self._progress = _Progress(self._stream)
         self._optimization = optimization or OptimizationSettings()
-        self._row_numbers: list[int] = []
-        self._tokenizer = collator.tokenizer
         super().__init__(
-            model=model,
-            args=args,
-            train_dataset=PackedRows(train_rows, seed, short_sequence_probability, max_seq_length),
+            model,
+            args,
+            training_data,
+            collator,
+            callbacks,
+            self._optimization.ema_decay,
             eval_dataset=PackedRows(validation_rows, VALIDATION_SEED),
-            data_collator=_NumberingCollator(collator),
-            processing_class=collator.tokenizer,
             compute_metrics=self.summarize,
-            callbacks=[*callbacks, self._progress],
         )
-
-    def train_from(self, checkpoint: str | None) -> None:
-        """Trains to the end of the run, and saves the model, the state and the metrics.
-
-        Args:
-            checkpoint: Where to go on; where it is the end already, its weights are loaded and
-                nothing is trained or saved again.
-        """
-        if checkpoint is not None and _is_end(checkpoint, self.args.max_steps):
-            logger.info("%s is the end of the run: nothing to train", checkpoint)
-            self._load_from_checkpoint(checkpoint)
-            self.state = TrainerState.load_from_json(str(Path(checkpoint, _STATE_FILE)))
-            return
-        if checkpoint is not None:
-            logger.info("going on from %s", checkpoint)
-        trained = self.train(resume_from_checkpoint=checkpoint).metrics
-        self.save_model()
-        self.save_state()
-        self.log_metrics("train", trained)
-        self.save_metrics("train", trained)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Returns what decays by the family's rule, by transformers' for other models."""
@@ -407,38 +240,6 @@ class MaskedLanguageModelingTrainer(Trainer):
         self.accelerator.unscale_gradients()
         return clip_gradients(model.parameters(), self.args.max_grad_norm, epsilon)
 
-    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Moves a batch to the device; the numbers of its rows are for messages only."""
-        inputs = super()._prepare_inputs(inputs)
-        numbers = inputs.pop("row_numbers", None)
-        if numbers is not None:
-            self._row_numbers = numbers.tolist()
-        return inputs
-
-    def training_step(
-        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
-    ) -> Tensor:
-        """Returns the loss of one part of a step.
-
-        Raises:
-            ValueError: The loss is not finite. The weights are still those of the step before.
-        """
-        loss = super().training_step(model, inputs, num_items_in_batch)
-        if not bool(torch.isfinite(loss)):
-            checkpoint = find_last_checkpoint(str(self.args.output_dir))
-            raise ValueError(
-                f"the loss is {loss.item()} in step {self.state.global_step + 1}, with the "
-                f"training rows {self._row_numbers}; the last complete checkpoint is "
-                f"{checkpoint or 'none: nothing was saved yet'}. Lower learning_rate, or lengthen "
-                "the warm-up, and start again"
-            )
-        return loss
-
-    def _get_train_sampler(
-        self, train_dataset: torch.utils.data.Dataset | None = None
-    ) -> RowStream:
-        return self._stream
-
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Logs, with the speed in tokens per second beside the loss."""
         tokens = self.state.num_input_tokens_seen
@@ -463,15 +264,7 @@ class MaskedLanguageModelingTrainer(Trainer):
         labels = inputs.pop("labels")
         with torch.no_grad(), self.compute_loss_context_manager():
             logits = model(**inputs).logits
-        predicted = labels != IGNORED_LABEL
-        targets = labels[predicted]
-        # (tokens, vocab): only the predicted ones are raised to full precision
-        logits = logits[predicted].float()
-        losses = nn.functional.cross_entropy(logits, targets, reduction="none")
-        sums = torch.stack(
-            [losses, (logits.argmax(dim=-1) == targets).float(), torch.ones_like(losses)], dim=1
-        )
-        totals = sums.new_zeros(len(labels), 3).index_add_(0, predicted.nonzero()[:, 0], sums)
+        totals = sum_masked(logits[labels != IGNORED_LABEL], labels)
         # The Trainer calls for metrics only where there are labels.
         return None, totals, labels.new_zeros(len(labels))
 

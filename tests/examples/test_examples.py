@@ -133,6 +133,42 @@ def test_the_interrupted_and_the_whole_run_end_alike(corpus_file, tmp_path):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_recipe_s_stages_run_in_one_run_and_go_on(corpus_file, tmp_path, is_streamed):
+    """The published run in small: 90 % of the steps on short rows, the rest on long ones."""
+    script = load("run_pretraining")
+    flags = [
+        "--recipe=elcbert-strict-small", "--model_size=tiny", "--layer_order=d sf",
+        "--hidden_size=16", "--num_attention_heads=2", "--intermediate_size=32", "--vocab_size=300",
+        "--stages", "0.9:16:1", "0.1:32:0.25", "--per_device_train_batch_size=4",
+        "--global_batch_size=8", "--max_steps=10", "--save_steps=1", "--ema_decay=0.9",
+        "--final_mlm_probability=0.3", f"--train_file={corpus_file}", *QUIET,
+    ]  # fmt: skip
+    if is_streamed:
+        script.run([*flags, f"--output_dir={tmp_path / 'tokenizer'}"])
+        flags += [
+            "--streaming", f"--tokenizer_name={tmp_path / 'tokenizer'}",
+            f"--validation_file={corpus_file}",
+        ]  # fmt: skip
+    script.run([*flags, f"--output_dir={tmp_path / 'whole'}"])
+    for later in (9, 10):
+        shutil.copytree(tmp_path / "whole", tmp_path / f"cut-{later}")
+        for step in range(later, 11):
+            shutil.rmtree(tmp_path / f"cut-{later}" / f"checkpoint-{step}")
+        (tmp_path / f"cut-{later}" / "train_results.json").unlink()
+        script.run([*flags, f"--output_dir={tmp_path / f'cut-{later}'}"])
+        states = [
+            read(tmp_path / run / "checkpoint-10", "trainer_state")["log_history"]
+            for run in ("whole", f"cut-{later}")
+        ]
+        losses = [[entry["loss"] for entry in log if "loss" in entry] for log in states]
+        assert len(losses[0]) == 10
+        assert losses[0] == losses[1]
+    recipe = read(tmp_path / "whole", "recipe")["settings"]
+    assert recipe["stages"]["value"] == [[0.9, 16, 1.0], [0.1, 32, 0.25]]
+    assert recipe["optimizer"] == {**recipe["optimizer"], "value": "lamb", "source": "C"}
+
+
 def test_a_user_s_mistake_is_one_line_and_exit_code_1(tmp_path):
     result = run_script(
         "run_pretraining",

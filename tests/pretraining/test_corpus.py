@@ -1,7 +1,8 @@
 import gzip
-import hashlib
 import json
 import lzma
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +11,9 @@ import datasets
 import pytest
 
 from modeling_lvbert.pretraining.corpus import (
-    SPLITS,
-    assign_split,
     check_file,
-    collect_docstrings,
-    extract_prose,
     iterate_documents,
-    iterate_embedded_documents,
     load_corpus,
-    load_embedded_corpus,
     load_file,
     split_documents,
     split_sentences,
@@ -124,6 +119,57 @@ def test_changed_content_under_the_same_name_is_read_anew(write):
     assert load_file("train_file", write("a.txt", "New .\n"))["text"] == ["New ."]
 
 
+KILLED_SCRIPT = """
+import os, signal, sys
+from modeling_lvbert.pretraining import corpus
+
+open_lines = corpus.open_lines
+
+class Lines:
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        pass
+    def __iter__(self):
+        for number, line in enumerate(open_lines(sys.argv[1])):
+            if number == int(sys.argv[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield line
+
+corpus.open_lines = lambda path: Lines()
+documents = corpus.load_file("train_file", sys.argv[1])
+print(len(documents), documents[-1]["text"])
+"""
+
+
+@pytest.mark.slow
+def test_a_file_whose_reading_was_killed_is_read_whole_the_next_time(write, tmp_path):
+    path = write("a.txt", "".join(f"Line {number} .\n\n" for number in range(5000)))
+    environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    for fatal in ("9000", "-1"):
+        result = subprocess.run(
+            [sys.executable, "-c", KILLED_SCRIPT, path, fatal],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        assert result.returncode == (-signal.SIGKILL if fatal == "9000" else 0), result.stderr
+        # The killed process left what it had written.
+        assert list((tmp_path / "cache").rglob("*.arrow")) != []
+    assert result.stdout == "5000 Line 4999 .\n"
+
+
+def test_a_file_is_read_anew_when_the_code_has_changed(write, monkeypatch):
+    path, names = write("a.txt", TEXT), []
+    for code in ("old", "old", "new"):
+        monkeypatch.setattr(
+            "modeling_lvbert.pretraining.corpus.hash_code", lambda *modules, code=code: code
+        )
+        names.append(load_file("train_file", path).cache_files[0]["filename"])
+    assert names[0] == names[1] != names[2]
+
+
 def test_the_split_is_fixed_and_a_partition():
     documents = datasets.Dataset.from_dict({"text": [f"Document {i} ." for i in range(200)]})
     first, second = (split_documents(documents, 5) for _ in range(2))
@@ -185,88 +231,11 @@ def test_a_hub_data_set_gives_its_splits(tmp_path):
     assert corpus["validation"]["text"] == ["Three ."]
 
 
-def test_docstrings_come_in_the_order_of_the_source():
-    source = b'"""Module."""\ndef f():\n    """F."""\n    def g(): "G."\nclass C:\n    """C."""\n'
-    assert collect_docstrings(source) == ["Module.", "F.", "G.", "C."]
-    assert collect_docstrings(b"def broken(:") == []
-
-
-def test_prose_is_unwrapped_and_code_is_left_out():
-    text = """Return the value of the given
-    key, or the default value.
-
-        >>> example()
-
-    Args: x
-    """
-    assert extract_prose(text) == ["Return the value of the given key, or the default value."]
-
-
 def test_sentences_are_cut_at_their_ends():
     text = "One is here. Two, e.g. this one, is not! Three?"
     assert split_sentences(text) == ["One is here.", "Two, e.g. this one, is not!", "Three?"]
 
 
-def test_a_document_keeps_its_split_whatever_else_there_is():
-    names = [f"module {number}" for number in range(500)]
-    splits = [assign_split(name) for name in names]
-    assert {split: splits.count(split) > 20 for split in SPLITS} == dict.fromkeys(SPLITS, True)
-    assert splits == [assign_split(name) for name in names]
-
-
-@pytest.fixture(scope="module")
-def embedded():
-    return load_embedded_corpus()
-
-
-def test_the_embedded_corpus_is_large_enough_and_has_every_split(embedded):
-    words = {name: sum(len(t.split()) for t in part["text"]) for name, part in embedded.items()}
-    assert set(words) == set(SPLITS)
-    assert sum(words.values()) > 100_000
-    assert min(words.values()) > 5_000
-    assert words["train"] > sum(words.values()) / 2
-
-
-def test_no_embedded_paragraph_is_in_two_splits(embedded):
-    paragraphs = [
-        line for part in embedded.values() for t in part["text"] for line in t.split("\n")
-    ]
-    assert len(paragraphs) == len(set(paragraphs))
-
-
-def test_the_embedded_corpus_is_the_same_in_another_process(embedded):
-    code = (
-        "import hashlib\n"
-        "from modeling_lvbert.pretraining.corpus import iterate_embedded_documents\n"
-        "digest = hashlib.sha256()\n"
-        "for row in iterate_embedded_documents(''):\n"
-        "    digest.update(repr(sorted(row.items())).encode())\n"
-        "print(digest.hexdigest())"
-    )
-    digest = hashlib.sha256()
-    for row in iterate_embedded_documents(""):
-        digest.update(repr(sorted(row.items())).encode())
-    command = [sys.executable, "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == digest.hexdigest()
-
-
 def test_reading_keeps_one_document_in_memory_at_a_time(write):
     path = write("a.txt", "One .\n\nTwo .\n\nThree .\n")
-    assert next(iterate_documents(path, "")) == {"text": "One ."}
-
-
-def test_a_source_s_quirks_are_resolved_on_reading(write):
-    path = write(
-        "a.txt", "= = = childes/1.cha = = =\n*MOT:\tyes .\n\n= = = 2.cha = = =\n*CHI:\tno .\n"
-    )
-    assert load_file("train_file", path, source="childes")["text"] == ['"Yes."', '"No."']
-    # The same file taken as it is has another place in the cache.
-    assert load_file("train_file", path)["text"] != ['"Yes."', '"No."']
-
-
-def test_a_source_must_be_known_and_of_plain_text(write):
-    with pytest.raises(ValueError, match="source 'reddit'"):
-        load_file("train_file", write("a.txt", "One .\n"), source="reddit")
-    with pytest.raises(ValueError, match="for plain text"):
-        load_file("train_file", write("a.csv", "text\nOne .\n"), source="childes")
+    assert next(iterate_documents(path)) == {"text": "One ."}

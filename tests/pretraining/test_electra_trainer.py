@@ -7,6 +7,7 @@ from sklearn.metrics import roc_auc_score
 from transformers import TrainingArguments
 
 from modeling_lvbert import LVBertConfig, LVBertForMaskedLM, LVBertForPreTraining
+from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra import (
     ElectraConfig,
     ElectraForPreTraining,
@@ -23,8 +24,10 @@ from modeling_lvbert.pretraining.electra_trainer import (
 )
 from modeling_lvbert.pretraining.masking import MaskingCollator, find_special_ids
 from modeling_lvbert.pretraining.packing import pack_corpus
+from modeling_lvbert.pretraining.rows import TrainingData
+from modeling_lvbert.pretraining.stages import Stage
 from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
-from modeling_lvbert.pretraining.trainer import OptimizationSettings, find_last_checkpoint
+from modeling_lvbert.pretraining.trainer import OptimizationSettings
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,8 @@ def make_trainer(tokenizer, rows, folder, dropout=0.0, **options):
     optimization = OptimizationSettings(
         optimizer="uncorrected_adamw", schedule="linear", clipping_epsilon=0.0
     )
-    return ElectraTrainer(model, args, *rows, collator, optimization=optimization)
+    training_data = TrainingData([rows[0]], (Stage(1.0, 16, 1.0),))
+    return ElectraTrainer(model, args, training_data, rows[1], collator, optimization=optimization)
 
 
 def logged(trainer, name="loss"):

@@ -12,7 +12,8 @@ from modeling_lvbert.pretraining.masking import (
     find_special_ids,
     find_unit_starts,
 )
-from modeling_lvbert.pretraining.packing import PackedRows, pack_corpus
+from modeling_lvbert.pretraining.packing import pack_corpus
+from modeling_lvbert.pretraining.rows import PackedRows
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ CHILDES_LINES = [
 EXAMPLES = {
     "childes": (CHILDES, CHILDES_LINES),
     "aochildes": (
-        "do n't touch that , it 's hot !\nyes .\nyes .\n.\nwhat 's ( in ) there ?\n",
-        ["\"Don't touch that, it's hot!\"", '"Yes."', '"What\'s (in) there?"'],
+        "do n't touch that , it 's hot !\nyes .\nyes .\n.\nwhat 's ( in ) there ?\nadd .5 .\n",
+        ["\"Don't touch that, it's hot!\"", '"Yes."', '"What\'s (in) there?"', '"Add .5."'],
     ),
     "bnc_spoken": (
         "we paid five pounds .\n.\n\n\nwell , did you ?\n",
@@ -147,6 +147,21 @@ def test_lines_that_were_joined_come_apart(source):
     assert joined.count("") == expected.count("")
     if source == "childes":
         assert joined == expected
+
+
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        ("He said itâ€™s a cafÃ© .", "He said it's a café ."),
+        ("„Yes“ â€” ﬁve Ａ &amp;amp; B", '"Yes" — five A & B'),
+        ("<i>Tom &amp; Jerry</i>", "<i>Tom & Jerry</i>"),
+        ("\ufeffco\u00adoperate\u2028now", "cooperate now"),
+        # What is in order stays: dashes, ellipses, accents, other scripts.
+        ("“Ünïcode” – 北京 … — naïve Â", '"Ünïcode" – 北京 … — naïve Â'),
+    ],
+)
+def test_encoding_is_repaired(broken, whole):
+    assert list(normalize_lines("wikipedia", [broken])) == [whole]
 
 
 def test_an_unknown_source_is_refused():

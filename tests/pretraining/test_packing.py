@@ -1,17 +1,19 @@
+import signal
+import subprocess
+import sys
+
 import datasets
 import pytest
-import torch
-from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
-from modeling_lvbert.pretraining.masking import NO_WORD, MaskingCollator
+from modeling_lvbert.pretraining.masking import NO_WORD
 from modeling_lvbert.pretraining.packing import (
-    PackedRows,
-    RowStream,
     check_tokenizer,
     pack_corpus,
     pack_documents,
 )
+
+PACKING = "modeling_lvbert.pretraining.packing"
 
 
 def tokens_of(tokenizer, text):
@@ -96,24 +98,103 @@ def test_a_tokenizer_without_a_paragraph_mark_cannot_pack_sentences(documents, t
             pack_corpus(documents, tokenizer, 24, packing="sentences")
 
 
-def test_some_rows_are_shortened_anew_each_epoch(documents, tokenizer):
-    packed = pack_corpus(documents, tokenizer, 24)
-    rows = PackedRows(packed, seed=5, short_sequence_probability=0.5, max_seq_length=24)
-    passes = [rows.__getitems__(range(start, start + len(rows))) for start in (0, len(rows))]
-    assert [len(row["input_ids"]) for row in passes[0]] != [
-        len(row["input_ids"]) for row in passes[1]
-    ]
-    for row, whole in zip(passes[0], packed["input_ids"], strict=True):
-        assert row["input_ids"] == [*whole[: len(row["input_ids"]) - 1], whole[-1]]
-    assert rows[7] == passes[0][7]
+@pytest.mark.parametrize("packing", ["documents", "segment_pairs"])
+def test_chunks_and_processes_change_no_row(documents, tokenizer, packing, tmp_path, monkeypatch):
+    settings = {"packing": packing, "pair_settings": {"seed": 3}}
+    whole = pack_corpus(documents, tokenizer, 24, **settings)
+    for chunk_size, num_proc in ((1, None), (2_000, None), (2_000, 2)):
+        monkeypatch.setattr(PACKING + "._CHUNK_SIZE", chunk_size)
+        other = documents.add_column("n", [chunk_size + (num_proc or 0)] * 40)
+        assert pack_corpus(other, tokenizer, 24, num_proc=num_proc, **settings)[:] == whole[:]
 
 
-def test_rows_that_cannot_be_shortened_are_refused(documents, tokenizer):
-    pairs = pack_corpus(documents, tokenizer, 24, packing="segment_pairs")
-    with pytest.raises(ValueError, match="two segments"):
-        PackedRows(pairs, 0, 0.1, 24)
-    with pytest.raises(ValueError, match="short_sequence_probability 2"):
-        PackedRows(pack_corpus(documents, tokenizer, 24), 0, 2.0, 24)
+def test_a_corpus_of_many_small_chunks_may_have_some_without_a_row(tokenizer, monkeypatch):
+    monkeypatch.setattr(PACKING + "._CHUNK_SIZE", 1)
+    texts = ["", "The sea .", "\n", " ", "A bird .", ""]
+    rows = pack_corpus(datasets.Dataset.from_dict({"text": texts}), tokenizer, 24)
+    assert len(rows) == 2
+
+
+@pytest.fixture
+def stored(documents, tmp_path):
+    """The documents in a folder of their own, with a cache of their own."""
+    documents.save_to_disk(tmp_path / "documents")
+    return tmp_path / "documents"
+
+
+def test_an_interrupted_preparation_goes_on_where_it_was(stored, tokenizer, monkeypatch):
+    monkeypatch.setattr(PACKING + "._CHUNK_SIZE", 2_000)
+    packed = []
+
+    def pack_some(documents, *settings, **more):
+        packed.extend(documents["text"])
+        if len(packed) in (25, 40):
+            raise KeyboardInterrupt
+        return pack_documents(documents, *settings, **more)
+
+    monkeypatch.setattr(PACKING + ".pack_documents", pack_some)
+    monkeypatch.setattr(PACKING + "._BATCH_SIZE", 1)
+    for num_packed in (25, 40):
+        with pytest.raises(KeyboardInterrupt):
+            pack_corpus(datasets.load_from_disk(stored), tokenizer, 24)
+        assert len(packed) == num_packed
+    rows = pack_corpus(datasets.load_from_disk(stored), tokenizer, 24)
+    # Of 40 documents, only those of two interrupted chunks were packed again.
+    assert 40 < len(packed) < 40 + 2 * 9
+    num_packed = len(packed)
+    again = pack_corpus(datasets.load_from_disk(stored), tokenizer, 24)
+    assert len(packed) == num_packed
+    monkeypatch.undo()
+    fresh = datasets.load_from_disk(stored).add_column("n", list(range(40)))
+    assert rows[:] == again[:] == pack_corpus(fresh, tokenizer, 24)[:]
+
+
+KILLED_SCRIPT = """
+import os, signal, sys
+import datasets
+from transformers import AutoTokenizer
+from modeling_lvbert.pretraining import packing
+
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+fatal, pack_documents = sys.argv[4], packing.pack_documents
+
+def pack_and_log(documents, *settings, **more):
+    with open(sys.argv[3], "a") as log:
+        log.write("".join(text.splitlines()[2] + "\\n" for text in documents["text"]))
+    if any(fatal and fatal in text for text in documents["text"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return pack_documents(documents, *settings, **more)
+
+packing.pack_documents, packing._CHUNK_SIZE, packing._BATCH_SIZE = pack_and_log, 2_000, 1
+rows = packing.pack_corpus(datasets.load_from_disk(sys.argv[2]), tokenizer, 24)
+print(len(rows))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_preparation_goes_on_and_takes_no_half_written_file(stored, tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", KILLED_SCRIPT, tmp_path / "tokenizer", stored, log]
+    for fatal in ("Chapter 20 ", "Chapter 35 ", ""):
+        result = subprocess.run([*command, fatal], capture_output=True, text=True, check=False)
+        assert result.returncode == (-signal.SIGKILL if fatal else 0), result.stderr
+        # What the kill left is there, under a name that nobody looks for.
+        assert any(path.name.startswith("tmp") for path in stored.iterdir())
+    numbers = [int(line.split()[1]) for line in log.read_text().splitlines()]
+    assert sorted(set(numbers)) == list(range(40))
+    assert 40 < len(numbers) < 40 + 2 * 9
+    fresh = datasets.load_from_disk(stored).add_column("n", list(range(40)))
+    assert int(result.stdout) == len(pack_corpus(fresh, tokenizer, 24))
+
+
+def test_rows_are_packed_anew_when_the_code_has_changed(stored, tokenizer, monkeypatch):
+    names = []
+    for code in ("old", "old", "new"):
+        monkeypatch.setattr(PACKING + ".hash_code", lambda *modules, code=code: code)
+        rows = pack_corpus(datasets.load_from_disk(stored), tokenizer, 24)
+        names.append(rows.cache_files[0]["filename"])
+    assert names[0] == names[1] != names[2]
 
 
 def test_packing_again_finds_the_cache_and_other_content_does_not(tmp_path, tokenizer):
@@ -169,56 +250,3 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused():
     tokenizer.add_tokens(["[BOS]"], special_tokens=True)
     with pytest.raises(ValueError, match="vocab_size 7: at least 8"):
         check_tokenizer(tokenizer, 7)
-
-
-@pytest.mark.parametrize("batch", [4, 6, 10, 64])
-def test_the_stream_shows_every_row_equally_often(batch):
-    stream = RowStream(10, batch, seed=3)
-    seen = []
-    for epoch in range(30):
-        stream.set_epoch(epoch)
-        indices = list(stream)
-        assert len(indices) == len(stream)
-        assert len(stream) % batch == 0
-        seen += indices
-    # One pass after the other, each a permutation of its own.
-    passes = [seen[start : start + 10] for start in range(0, len(seen) - 9, 10)]
-    for number, indices in enumerate(passes):
-        assert sorted(indices) == list(range(number * 10, number * 10 + 10))
-    assert len({tuple(index % 10 for index in indices) for indices in passes[:5]}) == 5
-
-
-def test_a_step_has_the_same_rows_however_the_batch_is_split():
-    whole = list(RowStream(37, 16, seed=1))
-    split = list(RowStream(37, 2 * 4 * 2, seed=1))
-    assert whole == split
-
-
-def test_the_index_carries_row_epoch_and_seed(documents, tokenizer):
-    rows = PackedRows(pack_corpus(documents, tokenizer, 24), seed=5)
-    item = rows[2 * len(rows) + 3]
-    assert item["mask_key"] == (5, 2, 3)
-    assert item["input_ids"] == rows.rows[3]["input_ids"]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_workers_change_no_batch(documents, tokenizer, workers):
-    rows = PackedRows(pack_corpus(documents, tokenizer, 24), seed=5)
-
-    def load(workers):
-        stream = RowStream(len(rows), 8, seed=1)
-        stream.set_epoch(1)
-        context = "fork" if workers else None
-        return list(
-            DataLoader(
-                rows,
-                8,
-                sampler=stream,
-                collate_fn=MaskingCollator(tokenizer),
-                num_workers=workers,
-                multiprocessing_context=context,
-            )
-        )
-
-    for one, other in zip(load(0), load(workers), strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)

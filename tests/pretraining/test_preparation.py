@@ -37,10 +37,10 @@ def test_a_run_gets_tokenizer_configuration_and_rows(corpus_file, tmp_path, fami
     assert prepared.config.vocab_size == len(tokenizer) <= 300
     assert prepared.config.pad_token_id == tokenizer.pad_token_id
     assert prepared.validation_rows["input_ids"]
-    assert max(len(row) for row in prepared.train_rows["input_ids"]) == 16
+    assert max(len(row) for row in prepared.training_data.rows[0]["input_ids"]) == 16
     # A second start takes the tokenizer that is there.
     again = prepare(*flags)
-    assert again.train_rows["input_ids"] == prepared.train_rows["input_ids"]
+    assert again.training_data.rows[0]["input_ids"] == prepared.training_data.rows[0]["input_ids"]
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files == {"run.json", "tokenizer.json", "tokenizer_config.json"}
 
@@ -53,7 +53,11 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         "--max_seq_length=16",
     )  # fmt: skip
     expected = pack_corpus(documents, tokenizer, 16)["input_ids"]
-    assert prepared.train_rows["input_ids"] == prepared.validation_rows["input_ids"] == expected
+    assert (
+        prepared.training_data.rows[0]["input_ids"]
+        == prepared.validation_rows["input_ids"]
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,13 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         (["--mlm_probability=2"], "mask_fraction 2"),
         (["--objective=clm"], "objective 'clm'"),
         (["--objective=electra", "--generator_size=2"], "generator_size 2"),
+        (["--stages", "1:16:1", "--max_seq_length=16"], "only one may be given"),
+        (["--stages", "0.9:16:1"], "add up to 0.9"),
+        (["--stages", "0.5:16:1", "0.5:600:1"], "max_seq_length 600"),
+        (["--stages", "0.5:16:1", "0.5:24:0.25", "--per_device_train_batch_size=2"], "0.5 rows"),
+        (["--final_mlm_probability=0"], "mask_fraction 0"),
+        (["--streaming"], "max_steps is needed"),
+        (["--streaming", "--max_steps=2"], "a tokenizer_name is needed"),
         (["--packing=lines"], "packing 'lines'"),
         (["--replacement_shares", "0.5", "0.5"], "three shares"),
         (["--short_sequence_probability=2"], "short_sequence_probability 2"),
@@ -150,5 +161,37 @@ def test_a_run_is_known_by_the_options_that_are_no_defaults(corpus_file, tmp_pat
     assert set(record) >= {"train_file", "vocab_size", "seed", *sizes}
     assert not set(record) & {"text_column_name", "dataset_name", "tokenizer_name", "hidden_size"}
     prepare(*flags, "--max_seq_length=128", "--preprocessing_num_workers=1")
-    with pytest.raises(ValueError, match="max_seq_length was .*, now 64"):
+    with pytest.raises(ValueError, match="stages was .*, now .'1:64:1'"):
         prepare(*flags, "--max_seq_length=64")
+
+
+def test_each_stage_has_rows_of_its_length_and_validation_those_of_the_first(
+    corpus_file, documents, tmp_path, tokenizer
+):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    flags = [
+        f"--train_file={corpus_file}", f"--validation_file={corpus_file}",
+        f"--tokenizer_name={tmp_path / 'tokenizer'}", f"--output_dir={tmp_path / 'run'}",
+        "--stages", "0.5:16:1", "0.5:24:0.5", "--final_mlm_probability=0.3",
+    ]  # fmt: skip
+    prepared = prepare(*flags)
+    packed = [pack_corpus(documents, tokenizer, length)["input_ids"] for length in (16, 24)]
+    assert [rows["input_ids"] for rows in prepared.training_data.rows] == packed
+    assert prepared.validation_rows["input_ids"] == packed[0]
+    assert prepared.training_data.mask_fractions == (0.15, 0.3)
+
+
+def test_a_streamed_run_reads_the_same_rows(corpus_file, documents, tmp_path, tokenizer):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    flags = [
+        f"--train_file={corpus_file}", f"--tokenizer_name={tmp_path / 'tokenizer'}",
+        f"--output_dir={tmp_path / 'run'}", "--max_seq_length=16", "--streaming", "--max_steps=2",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="a validation_file is needed"):
+        prepare(*flags)
+    assert not (tmp_path / "run").exists()
+    prepared = prepare(*flags, f"--validation_file={corpus_file}")
+    expected = pack_corpus(documents, tokenizer, 16)["input_ids"]
+    stream = prepared.training_data.rows[0].iterate_from((0, 0, 0))
+    seen = [next(stream)[1]["input_ids"] for _ in expected]
+    assert sorted(seen) == sorted(expected)

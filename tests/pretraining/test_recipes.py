@@ -28,6 +28,7 @@ from modeling_lvbert.pretraining.recipes import (
     write_effective_recipe,
 )
 from modeling_lvbert.pretraining.schedules import build_schedule
+from modeling_lvbert.pretraining.stages import Stage
 from modeling_lvbert.pretraining.trainer import OptimizationSettings
 
 KINDS = (ModelArguments, ConfigArguments, DataArguments, OptimizationSettings, TrainingArguments)
@@ -92,16 +93,14 @@ def test_every_recipe_builds_its_model_configuration_optimizer_and_schedule(name
 @pytest.mark.parametrize("name", RECIPES)
 def test_shares_and_stages_add_up(name):
     values = list_values(get_recipe(name))
-    assert math.isclose(sum(stage["fraction"] for stage in values["stages"]), 1.0)
+    assert math.isclose(sum(stage.fraction for stage in values["stages"]), 1.0)
     assert math.isclose(sum(values["replacement_shares"]), 1.0)
     first = values["stages"][0]
     for stage in values["stages"]:
-        rows = values["global_batch_size"] * stage["batch_factor"]
+        rows = values["global_batch_size"] * stage.batch_factor
         assert rows == int(rows)
         # The longer rows of a later stage are so many fewer: a step has as many tokens as before.
-        assert rows * stage["max_seq_length"] == (
-            values["global_batch_size"] * first["max_seq_length"]
-        )
+        assert rows * stage.max_seq_length == (values["global_batch_size"] * first.max_seq_length)
 
 
 def test_published_numbers():
@@ -185,9 +184,12 @@ def test_every_setting_of_a_recipe_is_an_option(name):
     parsed = parse_arguments(KINDS, ["--recipe", name, "--output_dir", "unused"], None)
     values = {key: value for part in parsed for key, value in vars(part).items()}
     assert {key: values[key] for key in options} == options
-    effective = describe_effective(name, {**values, "max_seq_length": 128})
+    effective = describe_effective(name, values)
     changed = {key for key, setting in effective.items() if setting.source == "option"}
-    assert changed <= {"precision", "stages"}
+    assert changed <= {"precision"}
+    shorter = describe_effective(name, {**values, "max_seq_length": 64})
+    assert shorter["stages"].source == "option"
+    assert shorter["stages"].value == (Stage(1.0, 64, 1.0),)
 
 
 def test_an_option_overrides_the_recipe_and_is_recorded_as_one():

@@ -12,16 +12,17 @@ from modeling_lvbert import (
     LVBertConfig,
     LVBertForMaskedLM,
 )
+from modeling_lvbert.pretraining.checkpoints import claim_output_dir, find_last_checkpoint
 from modeling_lvbert.pretraining.masking import IGNORED_LABEL, MaskingCollator
-from modeling_lvbert.pretraining.packing import PackedRows, pack_corpus
+from modeling_lvbert.pretraining.packing import pack_corpus
+from modeling_lvbert.pretraining.rows import PackedRows, TrainingData
+from modeling_lvbert.pretraining.stages import Stage
 from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
 from modeling_lvbert.pretraining.trainer import (
     VALIDATION_SEED,
     MaskedLanguageModelingTrainer,
     OptimizationSettings,
-    claim_output_dir,
     compute_unigram_entropy,
-    find_last_checkpoint,
     select_decay_parameters,
 )
 
@@ -65,7 +66,10 @@ def make_trainer(tokenizer, rows, folder, family="lvbert", **options):
     }
     args = TrainingArguments(output_dir=str(folder), **settings)
     collator = MaskingCollator(tokenizer)
-    return MaskedLanguageModelingTrainer(build(tokenizer, family), args, *rows, collator)
+    training_data = TrainingData([rows[0]], (Stage(1.0, 16, 1.0),))
+    return MaskedLanguageModelingTrainer(
+        build(tokenizer, family), args, training_data, rows[1], collator
+    )
 
 
 def losses(trainer):
@@ -95,8 +99,9 @@ def test_the_loss_of_a_step_is_the_mean_over_its_predicted_tokens(tokenizer, row
     trainer = make_trainer(
         tokenizer, rows, tmp_path, per_device_train_batch_size=5, max_steps=1, seed=3
     )
-    stream = list(trainer._get_train_sampler())[:5]
-    batch = MaskingCollator(tokenizer)(PackedRows(rows[0], 3).__getitems__(stream))
+    first = next(iter(trainer.get_train_dataloader().batch_sampler))
+    numbers = [index.number for index in first]
+    batch = MaskingCollator(tokenizer)(PackedRows(rows[0], 3).__getitems__(numbers))
     with torch.no_grad():
         logits = build(tokenizer).train()(batch["input_ids"], batch["attention_mask"]).logits
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
@@ -165,7 +170,8 @@ def test_a_resumed_run_takes_the_same_steps(tokenizer, rows, tmp_path):
 def test_logs_tell_the_speed_in_real_tokens(tokenizer, rows, tmp_path):
     trainer = make_trainer(tokenizer, rows, tmp_path, per_device_train_batch_size=4, max_steps=5)
     metrics = trainer.train().metrics
-    real = sum(len(rows[0][index % 20]["input_ids"]) for index in list(trainer._stream)[:20])
+    parts = list(trainer.get_train_dataloader().batch_sampler)
+    real = sum(len(rows[0][index.number % 20]["input_ids"]) for part in parts for index in part)
     assert trainer.state.num_input_tokens_seen == real
     speed = metrics["train_tokens_per_second"] * metrics["train_runtime"]
     assert speed == pytest.approx(real, rel=0.05)
