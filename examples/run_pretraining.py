@@ -23,8 +23,14 @@ from modeling_lvbert.pretraining.arguments import (
 )
 from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
+from modeling_lvbert.pretraining.figures import draw_run_figures
 from modeling_lvbert.pretraining.launching import start_missing_processes
-from modeling_lvbert.pretraining.preparation import build_model, prepare_run, record_recipe
+from modeling_lvbert.pretraining.preparation import (
+    build_model,
+    build_objective_config,
+    prepare_run,
+    record_recipe,
+)
 from modeling_lvbert.pretraining.trainer import (
     MaskedLanguageModelingTrainer,
     OptimizationSettings,
@@ -46,7 +52,8 @@ def main(
     prepared = prepare_run(model_args, config_args, data_args, training_args)
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     set_seed(training_args.seed)
-    model = build_model(prepared.config, model_args, prepared.collator)
+    config = build_objective_config(prepared.config, model_args, prepared.collator)
+    model = build_model(config)
     logger.info("%s parameters, %s", model.num_parameters(), prepared.training_data.describe())
     trainer = TRAINERS[model_args.objective](
         model,
@@ -63,6 +70,8 @@ def main(
     metrics["num_parameters"] = model.num_parameters()
     trainer.log_metrics("eval", metrics)
     trainer.save_metrics("eval", metrics)
+    with trainer.averaged_weights():
+        draw_run_figures(trainer, training_args.output_dir, metrics["eval_unigram_entropy"])
     return metrics
 
 

@@ -45,6 +45,7 @@ from ..configuration_lvbert import LVBertConfig
 from .masking import MASKING_UNITS, count_token_ids
 from .packing import PACKINGS, check_tokenizer
 from .recipes import RECIPES, get_recipe, list_option_defaults
+from .reporting import default_report_to
 from .stages import Stage, check_part, parse_stages
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
@@ -297,6 +298,7 @@ def parse_arguments(
     )
     if len(arguments) == 1 and arguments[0].endswith((".json", ".yaml", ".yml")):
         arguments = _read_options(arguments[0])
+    parser.set_defaults(report_to=default_report_to())
     if recipe := _find_recipe(arguments):
         parser.set_defaults(**list_option_defaults(recipe, torch.cuda.is_available()))
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
@@ -367,6 +369,24 @@ def build_config(
     if model_args.model_size == "tiny":
         return config_class(**{**TINY_SIZES[family], **fields})
     return config_class.from_size(model_args.model_size, **fields)
+
+
+def resolve_layer_order(layer_order: str) -> str:
+    """Returns an order, read from a search's result where it is `@` and the search's folder.
+
+    Raises:
+        ValueError: There is no such result, or it is damaged.
+    """
+    if not layer_order.startswith("@"):
+        return layer_order
+    path = Path(layer_order[1:], "search_result.json")
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["best_order"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"layer_order {layer_order!r}: a search's result is needed, {str(path)!r} cannot be "
+            f"read ({error})"
+        ) from None
 
 
 def settle_data_arguments(

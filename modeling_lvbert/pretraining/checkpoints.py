@@ -118,6 +118,18 @@ def publish_files(finished: Path, target: str | Path) -> None:
     shutil.rmtree(finished)
 
 
+def name_temporary(path: Path) -> Path:
+    """Returns the name that a file has while it is written."""
+    return path.with_name(f"{path.name}.tmp")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes a JSON file that appears at once and whole; another of that name is replaced."""
+    temporary = name_temporary(path)
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
 def _write_through(folder: Path) -> None:
     """Makes the system write a folder's files to the disk before they get their names."""
     for path in folder.rglob("*"):
@@ -155,7 +167,7 @@ def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
     lowest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not lowest.is_dir():
         raise ValueError(f"output_dir {output_dir!r}: {str(lowest)!r} is a file, no folder")
-    temporary = record.with_suffix(".tmp")
+    temporary = name_temporary(record)
     if folder.is_dir() and any(path != temporary for path in folder.iterdir()):
         raise ValueError(
             f"output_dir {output_dir!r} is not empty and holds no run of this program: "
@@ -163,8 +175,7 @@ def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
-        temporary.rename(record)
+        write_json(record, dict(sorted(settings.items())))
     except OSError as error:
         raise ValueError(f"output_dir {output_dir!r} cannot be written: {error}") from None
 

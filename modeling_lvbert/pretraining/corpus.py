@@ -37,6 +37,7 @@ from .embedded_corpus import load_embedded_corpus
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _TABLES = {".csv": "csv", ".json": "json", ".jsonl": "json"}
+NO_ROW = "it has no row"
 # A longer run of lines without a blank one is cut here, so that no document outgrows the memory.
 _MAX_LINES_OF_DOCUMENT = 1_000
 
@@ -151,6 +152,8 @@ def refuse_damage(source: str, problem: str) -> Iterator[None]:
     # ValueError includes what pandas and pyarrow raise.
     except (ValueError, TypeError, OSError, datasets.exceptions.DatasetsError) as error:
         reason = (str(error.__cause__ or error).splitlines() or [type(error).__name__])[0]
+        # How `datasets` says it.
+        reason = NO_ROW if "corresponds to no data" in reason else reason
         raise ValueError(f"{source}: {problem} ({reason})") from error
 
 

@@ -213,9 +213,12 @@ class ElectraForPreTraining(PreTrainedModel):
             self.generator._tied_weights_keys = {}
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Module:
-        """Returns the discriminator's word embeddings."""
-        return self.discriminator.get_input_embeddings()
+    def get_input_embeddings(self) -> None:  # type: ignore[override]
+        """Returns None: no module alone has the embeddings, which both halves share.
+
+        FSDP would shard what is named here apart from the other half's.
+        """
+        return
 
     def forward(
         self,

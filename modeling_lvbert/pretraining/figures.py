@@ -111,8 +111,8 @@ def draw_layer_weights(
     weights: Sequence[Tensor], path: str | Path, names: Sequence[str] | None = None
 ) -> None:
     """Writes `plot_layer_weights` as a PNG of 1600 pixels width, where matplotlib is installed."""
-    if _can_draw(path):
-        _write(plot_layer_weights(weights, names), Path(path))
+    if can_draw(path):
+        write_figure(plot_layer_weights(weights, names), Path(path))
 
 
 def draw_learning_curves(
@@ -122,8 +122,8 @@ def draw_learning_curves(
 
     Nothing is written for a history without losses.
     """
-    if _choose_panels(log_history) and _can_draw(path):
-        _write(plot_learning_curves(log_history, unigram_entropy), Path(path))
+    if _choose_panels(log_history) and can_draw(path):
+        write_figure(plot_learning_curves(log_history, unigram_entropy), Path(path))
 
 
 def plot_layer_weights(weights: Sequence[Tensor], names: Sequence[str] | None = None) -> "Figure":
@@ -139,7 +139,7 @@ def plot_layer_weights(weights: Sequence[Tensor], names: Sequence[str] | None = 
     table = np.full((size, size), np.nan)
     for row, values in enumerate(weights):
         table[row, : row + 1] = values.float().numpy()
-    figure, (axes,) = _new_figure(1, 6.6)
+    figure, (axes,) = new_figure(1, 6.6)
     # Equal weights of twelve layers are about 0.08: the root spreads what is small.
     norm = PowerNorm(gamma=0.5, vmin=0, vmax=1)
     image = axes.imshow(np.ma.masked_invalid(table), cmap="viridis", norm=norm, aspect="auto")
@@ -176,7 +176,7 @@ def plot_learning_curves(
             a model reaches that ignores the context.
     """
     panels = _choose_panels(log_history)
-    figure, all_axes = _new_figure(len(panels), 4.0 if len(panels) == 1 else 2.7 * len(panels))
+    figure, all_axes = new_figure(len(panels), 4.0 if len(panels) == 1 else 2.7 * len(panels))
     for axes, (title, (unit, curves)) in zip(all_axes, panels.items(), strict=True):
         for key, name, color in curves:
             steps, values = _read_curve(log_history, key)
@@ -218,7 +218,13 @@ def _read_curve(log_history: Iterable[dict[str, Any]], key: str) -> tuple[list[i
     return list(points), list(points.values())
 
 
-def _new_figure(num_panels: int, height: float) -> tuple["Figure", list["Axes"]]:
+def new_figure(num_panels: int, height: float) -> tuple["Figure", list["Axes"]]:
+    """Returns a figure of 1600 pixels width with panels that share their horizontal axis.
+
+    Args:
+        num_panels: Panels one above the other; one if 0.
+        height: Height of the figure in inches, of 200 pixels each.
+    """
     from matplotlib.figure import Figure
 
     # Without pyplot there is nothing global, and the file's name chooses the way to draw.
@@ -227,7 +233,8 @@ def _new_figure(num_panels: int, height: float) -> tuple["Figure", list["Axes"]]
     return figure, list(all_axes[:, 0])
 
 
-def _can_draw(path: str | Path) -> bool:
+def can_draw(path: str | Path) -> bool:
+    """Returns whether matplotlib is installed; where it is not, a warning names the picture."""
     if importlib.util.find_spec("matplotlib") is not None:
         return True
     logger.warning(
@@ -236,7 +243,8 @@ def _can_draw(path: str | Path) -> bool:
     return False
 
 
-def _write(figure: "Figure", path: Path) -> None:
+def write_figure(figure: "Figure", path: Path) -> None:
+    """Writes a figure as PNG, whole or not at all; makes the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     figure.savefig(temporary, format="png", metadata={"Software": None})

@@ -22,10 +22,10 @@ import os
 import sys
 
 import psutil  # type: ignore[import-untyped]
-from accelerate.commands.config.config_args import (  # type: ignore[import-untyped]
+from accelerate.commands.config.config_args import (
     load_config_from_file,
 )
-from accelerate.commands.launch import (  # type: ignore[import-untyped]
+from accelerate.commands.launch import (
     launch_command_parser,
 )
 

@@ -17,6 +17,7 @@ Every rank calls `prepare_run`, rank 0 first; the others find its work in the ca
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from .arguments import (
     check_length,
     check_numbers,
     check_training_arguments,
+    resolve_layer_order,
     settle_data_arguments,
     warn_of_options_without_effect,
 )
@@ -81,6 +83,7 @@ def prepare_run(
     config_args: Any,
     data_args: DataArguments,
     training_args: TrainingArguments,
+    more_settings: Mapping[str, Any] | None = None,
 ) -> PreparedRun:
     """Checks the options, claims `output_dir`, and prepares tokenizer, configuration and rows.
 
@@ -89,12 +92,15 @@ def prepare_run(
         config_args: `ConfigArguments`.
         data_args: Corpus, tokenizer, packing and masking.
         training_args: Folder and seed.
+        more_settings: What else makes the run what it is; JSON values.
 
     Raises:
         ValueError: Any option or file that cannot be used.
     """
     check_training_arguments(training_args)
     check_numbers(model_args, config_args, data_args)
+    if config_args.layer_order is not None:
+        config_args.layer_order = resolve_layer_order(config_args.layer_order)
     stages = settle_data_arguments(model_args, data_args, training_args)
     tokenizer = _check_options(model_args, config_args, data_args, stages)
     if data_args.streaming and tokenizer is None:
@@ -102,7 +108,7 @@ def prepare_run(
     with training_args.main_process_first(desc="preparing the data"):
         corpus = _load_validation(data_args) if data_args.streaming else _load_corpus(data_args)
         run = describe_run(model_args, config_args, data_args, corpus, training_args.seed)
-        run["stages"] = format_stages(stages)
+        run.update(more_settings or {}, stages=format_stages(stages))
         claim_output_dir(str(training_args.output_dir), run)
         if tokenizer is None:
             config = build_config(model_args, config_args)
@@ -244,24 +250,35 @@ def build_collator(
     )
 
 
-def build_model(
+def build_objective_config(
     config: LayerOrderConfig, model_args: ModelArguments, collator: MaskingCollator
-) -> PreTrainedModel:
-    """Returns a new model for the objective.
+) -> LayerOrderConfig | ElectraConfig:
+    """Returns the configuration of what is trained: the model's, or ELECTRA's of both halves.
 
     Args:
         config: Configuration of the model, for ELECTRA of its discriminator.
         model_args: The objective and its options.
         collator: Its tokenizer has the special tokens.
     """
+    if model_args.objective == "electra" and isinstance(config, LVBertConfig):
+        special_ids = find_special_ids(collator.tokenizer)
+        return _build_electra_config(config, model_args, special_ids)
+    return config
+
+
+def build_model(config: LayerOrderConfig | ElectraConfig) -> PreTrainedModel:
+    """Returns a new model for the objective.
+
+    Args:
+        config: Result of `build_objective_config`.
+    """
+    if isinstance(config, ElectraConfig):
+        return ElectraForPreTraining(config)
     if isinstance(config, ELCBertConfig):
         return ELCBertForMaskedLM(config)
     if not isinstance(config, LVBertConfig):
         raise ValueError(f"no objective for {type(config).__name__}")
-    if model_args.objective == "mlm":
-        return LVBertForMaskedLM(config)
-    special_ids = find_special_ids(collator.tokenizer)
-    return ElectraForPreTraining(_build_electra_config(config, model_args, special_ids))
+    return LVBertForMaskedLM(config)
 
 
 def _build_electra_config(

@@ -17,12 +17,12 @@ LV-BERT: arXiv 2106.11740 and its code; ELC-BERT: arXiv 2311.02265 and its code;
 2303.09859 and its code. A setting is named as the option that overrides it.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .checkpoints import write_json
 from .stages import Stage, format_stages, parse_stages
 
 # Where a value was read or how it came about.
@@ -333,9 +333,5 @@ def write_effective_recipe(path: str | os.PathLike[str], name: str, recipe: Reci
         name: The recipe's name.
         recipe: Result of `get_recipe` or `override_recipe`.
     """
-    target = Path(path)
     settings = {key: setting._asdict() for key, setting in recipe.items()}
-    temporary = target.with_name(f"{target.name}.tmp")
-    text = json.dumps({"recipe": name, "sources": SOURCES, "settings": settings}, indent=2)
-    temporary.write_text(f"{text}\n", encoding="utf-8")
-    temporary.replace(target)
+    write_json(Path(path), {"recipe": name, "sources": SOURCES, "settings": settings})

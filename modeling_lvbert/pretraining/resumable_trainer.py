@@ -23,7 +23,6 @@ import logging
 import math
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -53,8 +52,15 @@ from .checkpoints import (
     read_state,
 )
 from .masking import MaskingCollator
+from .progress import SpeedMeter
+from .reporting import add_reporting
 from .rows import START, StepSampler, StreamedBatches, TrainingData, count_steps
-from .sharding import sharding_on_cpu
+from .sharding import (
+    check_state_dict_type,
+    copy_without_weights,
+    find_shardable_layers,
+    sharding_on_cpu,
+)
 from .stages import RunPlan
 
 logger = logging.getLogger(__name__)
@@ -66,28 +72,17 @@ _STREAM_FILE = "stream_position.json"
 
 
 class _Progress(TrainerCallback):
-    """Tells the rows which epoch begins, averages weights, and measures the speed of training."""
+    """Tells the rows which epoch begins, and averages weights."""
 
     def __init__(self, start_average: Callable[[], None]) -> None:
         self.start_average = start_average
         self.sampler: StepSampler | None = None
         self.average: WeightAverage | None = None
-        self.first_tokens = self.tokens = 0
-        self.time = 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self.first_tokens = self.tokens = state.num_input_tokens_seen
-        self.time = time.perf_counter()
         self.start_average()
-
-    def measure_speed(self, tokens: int) -> float:
-        """Returns the tokens per second since the last call."""
-        now = time.perf_counter()
-        speed = (tokens - self.tokens) / max(now - self.time, 1e-9)
-        self.tokens, self.time = tokens, now
-        return speed
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -196,12 +191,14 @@ class ResumableTrainer(Trainer):
         self._data_seed = args.seed if args.data_seed is None else args.data_seed
         self._plan = _plan_run(training_data, args)
         self._progress = _Progress(self._start_average)
+        self._speed = SpeedMeter()
         self._ema_decay = ema_decay
         self._row_numbers: list[int] = []
         self._stream_position = START
         # The step in work, and how many of its parts this rank has done.
         self._parts_of_step = (-1, 0)
         self._unfinished: Path | None = None
+        self._shardable_layers = find_shardable_layers(model)
         self._tokenizer = collator.tokenizer
         super().__init__(
             model=model,
@@ -215,9 +212,10 @@ class ResumableTrainer(Trainer):
             ),
             data_collator=_TracingCollator(collator),
             processing_class=collator.tokenizer,
-            callbacks=[*callbacks, self._progress],
+            callbacks=[*callbacks, self._progress, self._speed],
             **kwargs,
         )
+        add_reporting(self)
         if ema_decay is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             raise ValueError("ema_decay: weights that are sharded over devices cannot be averaged")
 
@@ -225,6 +223,10 @@ class ResumableTrainer(Trainer):
         """Builds the accelerator, which shards on CPUs as well."""
         with sharding_on_cpu(self.args):
             super().create_accelerator_and_postprocess()
+        if self.is_fsdp_enabled:
+            plugin = self.accelerator.state.fsdp_plugin
+            if plugin.transformer_cls_names_to_wrap is None:
+                plugin.transformer_cls_names_to_wrap = self._shardable_layers
 
     def get_train_dataloader(self) -> DataLoader:
         """Returns what reads this rank's own rows, one batch for each part of each step."""
@@ -255,12 +257,15 @@ class ResumableTrainer(Trainer):
         Args:
             checkpoint: Where to go on; where it is the end already, its weights are loaded and
                 nothing is trained.
+
+        Raises:
+            ValueError: The processes see different checkpoints, or it was sharded in another way.
         """
+        self._check_start(checkpoint)
         is_end = checkpoint is not None and _is_end(checkpoint, self._plan.num_steps)
         if checkpoint is not None and is_end:
             logger.info("%s is the end of the run: nothing to train", checkpoint)
-            self._load_from_checkpoint(checkpoint)
-            self._load_average(checkpoint)
+            self._load_end(checkpoint)
             self.state = TrainerState.load_from_json(str(Path(checkpoint, STATE_FILE)))
             trained = {"epoch": self.state.epoch or 0.0}
         else:
@@ -274,6 +279,28 @@ class ResumableTrainer(Trainer):
             self.log_metrics("train", trained)
             # The last file of a finished run.
             self.save_metrics("train", trained)
+
+    def _check_start(self, checkpoint: str | None) -> None:
+        step = 0 if checkpoint is None else read_state(checkpoint)["global_step"]
+        steps = self.accelerator.gather(torch.tensor([step], device=self.args.device)).tolist()
+        if len(set(steps)) > 1:
+            raise ValueError(
+                f"output_dir {self.args.output_dir!r}: the processes see checkpoints of the steps "
+                f"{steps}; it must be a folder that all machines share"
+            )
+        if checkpoint is not None and not self.is_deepspeed_enabled:
+            plugin = self.accelerator.state.fsdp_plugin if self.is_fsdp_enabled else None
+            check_state_dict_type(checkpoint, plugin and plugin.state_dict_type.name)
+
+    def _load_end(self, checkpoint: str) -> None:
+        """Loads the weights of a finished run."""
+        if self.is_fsdp_enabled:
+            # Sharding takes place together with the optimizer alone.
+            prepared = self.accelerator.prepare(self.model, self.create_optimizer())
+            self.model, self.optimizer = prepared
+            self.model_wrapped = self.model
+        self._load_from_checkpoint(checkpoint)
+        self._load_average(checkpoint)
 
     def _find_stream_position(self, checkpoint: str) -> None:
         """Lets the stream go on from a checkpoint."""
@@ -390,7 +417,7 @@ class ResumableTrainer(Trainer):
         if _internal_call:
             super().save_model(output_dir, _internal_call)
             return
-        with self._writing("model") as folder, self._averaged():
+        with self._writing("model") as folder, self.averaged_weights():
             self._write_model(folder)
             if self.args.should_save:
                 publish_files(folder, output_dir or str(self.args.output_dir))
@@ -402,6 +429,20 @@ class ResumableTrainer(Trainer):
         state = self._gather_weights()
         if self.args.should_save:
             self._save(str(folder), state_dict=state)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Saves the model, the tokenizer and the arguments; a sharded model as if it were whole."""
+        model = self.model
+        if state_dict is not None and self.args.should_save:
+            whole = copy_without_weights(self.accelerator.unwrap_model(model))
+            # Gathered weights are copies, of which nothing else tells that they are tied.
+            tied = whole.all_tied_weights_keys
+            state_dict = {name: value for name, value in state_dict.items() if name not in tied}
+            self.model = whole
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            self.model = model
 
     def _gather_weights(self) -> dict[str, Tensor]:
         """Returns all weights whole; those of a sharded model on the first rank alone."""
@@ -425,7 +466,7 @@ class ResumableTrainer(Trainer):
             state = torch.load(path, map_location=self.args.device, weights_only=True)
             self._progress.average.load_state_dict(state)
 
-    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+    def averaged_weights(self) -> contextlib.AbstractContextManager[None]:
         """Gives the model its averaged weights within a `with` block, where they are averaged."""
         average = self._progress.average
         return contextlib.nullcontext() if average is None else average.swapped_in()
@@ -449,5 +490,5 @@ class ResumableTrainer(Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Evaluates, with the averaged weights where they are averaged; returns the metrics."""
-        with self._averaged():
+        with self.averaged_weights():
             return super().evaluate(*args, **kwargs)

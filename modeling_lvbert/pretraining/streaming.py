@@ -28,6 +28,7 @@ import datasets
 import numpy as np
 
 from .corpus import (
+    NO_ROW,
     check_file,
     check_sources,
     choose_text_column,
@@ -98,7 +99,7 @@ class StreamedRows:
         """
         first_pass, first_block, num_taken = position
         for current_pass in count(first_pass):
-            has_rows = (first_block, num_taken) != (0, 0)
+            has_rows = False
             for block, texts in self._read_blocks(first_block):
                 rows = self._pack_block(current_pass, block, texts)
                 if num_taken > len(rows):
@@ -213,11 +214,11 @@ def _iterate_embedded() -> Iterator[dict[str, str]]:
 def _open_table(
     source: str, problem: str, table: datasets.IterableDataset, text_column: str | None
 ) -> Callable[[], Iterable[dict[str, str]]]:
-    features = table.features
-    if features is None:
-        with refuse_damage(source, problem):
-            first_rows = list(table.take(_NUM_ROWS_TO_INFER_FROM))
-            features = datasets.Dataset.from_list(first_rows).features
+    with refuse_damage(source, problem):
+        first_rows = list(table.take(_NUM_ROWS_TO_INFER_FROM))
+        if not first_rows:
+            raise ValueError(NO_ROW)
+        features = table.features or datasets.Dataset.from_list(first_rows).features
     column = choose_text_column(source, features, text_column)
     read = partial(_iterate_table, table, column, source, problem)
     if next(read(), None) is None:

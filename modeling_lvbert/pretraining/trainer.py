@@ -244,11 +244,11 @@ class MaskedLanguageModelingTrainer(ResumableTrainer):
         """Logs, with the speed in tokens per second beside the loss."""
         tokens = self.state.num_input_tokens_seen
         if "loss" in logs:
-            logs["tokens_per_second"] = round(self._progress.measure_speed(tokens), 1)
+            logs["tokens_per_second"] = round(self._speed.measure(tokens), 1)
         if "train_runtime" in logs:
             seconds = max(logs["train_runtime"], 1e-9)
             logs["train_tokens_per_second"] = round(
-                (tokens - self._progress.first_tokens) / seconds, 1
+                (tokens - self._speed.first_tokens) / seconds, 1
             )
         super().log(logs, start_time)
 

@@ -77,6 +77,10 @@ def test_the_column_can_be_named(write):
         ("a.json", "{not json", "not a valid json file"),
         ("columns.csv", "a,b\nx,y\n", r"text_column_name None must be one of \['a', 'b'\]"),
         ("numbers.csv", "a,b\n1,2\n", r"must be one of \[\]"),
+        ("header.csv", "id,text\n", r"not a valid csv file \(it has no row\)"),
+        ("none.json", "[]", r"not a valid json file \(it has no row\)"),
+        ("ragged.csv", "a,text\n1,x\n2,y,z\n", r"not a valid csv file \(.*line 3"),
+        ("blank.jsonl", '{"text": " "}\n', "no row has text in its column 'text'"),
     ],
 )
 def test_a_bad_file_is_refused(write, name, content, message):
@@ -105,6 +109,26 @@ def test_a_truncated_archive_is_refused(write, tmp_path):
     (tmp_path / "b.txt.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="cannot be read"):
         check_file("train_file", str(tmp_path / "b.txt.gz"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv"])
+def test_a_file_that_may_not_be_read_is_refused(write, monkeypatch, name):
+    path = write(name, "text\nOne .\n")
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("modeling_lvbert.pretraining.corpus._open", refuse)
+    with pytest.raises(ValueError, match=f"train_file '.*{name}': cannot be read .*denied"):
+        load_corpus(train_file=path)
+
+
+def test_lines_end_as_in_any_text_file_and_at_no_other_character(write):
+    text = "One\u2028more .\r\nTwo .\rThree .\n\nFour ."
+    assert load_file("train_file", write("a.txt", text))["text"] == [
+        "One\u2028more .\nTwo .\nThree .",
+        "Four .",
+    ]
 
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path):

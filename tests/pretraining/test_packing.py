@@ -1,17 +1,23 @@
+import json
+import random
 import signal
 import subprocess
 import sys
 
 import datasets
 import pytest
-from transformers import BertTokenizer
+import torch
+from tokenizers import Tokenizer
+from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from modeling_lvbert.pretraining.masking import NO_WORD
+from modeling_lvbert.pretraining.masking import IGNORED_LABEL, NO_WORD, MaskingCollator
 from modeling_lvbert.pretraining.packing import (
+    REQUIRED_TOKENS,
     check_tokenizer,
     pack_corpus,
     pack_documents,
 )
+from modeling_lvbert.pretraining.rows import PackedRows
 
 PACKING = "modeling_lvbert.pretraining.packing"
 
@@ -197,6 +203,43 @@ def test_rows_are_packed_anew_when_the_code_has_changed(stored, tokenizer, monke
     assert names[0] == names[1] != names[2]
 
 
+def permute(tokenizer):
+    """Returns the tokenizer with other ids, special tokens included, and the new id of each."""
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocab = backend["model"]["vocab"]
+    numbers = list(range(len(vocab)))
+    random.Random(1).shuffle(numbers)
+    backend["model"]["vocab"] = {token: numbers[number] for token, number in vocab.items()}
+    for token in backend["added_tokens"]:
+        token["id"] = numbers[token["id"]]
+    # Unused without special tokens, and full of the old ids.
+    backend["post_processor"] = None
+    roles = {name: getattr(tokenizer, name) for name in [*REQUIRED_TOKENS, "unk_token"]}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(backend)), **roles
+    ), torch.tensor(numbers)
+
+
+@pytest.mark.parametrize("packing", ["documents", "segment_pairs", "sentences"])
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_a_permuted_vocabulary_gives_the_same_rows_and_masks(documents, tokenizer, packing, unit):
+    if packing == "sentences" and "[PAR]" not in tokenizer.get_vocab():
+        pytest.skip("BERT's kind has no [PAR]")
+    permuted, numbers = permute(tokenizer)
+    assert permuted.cls_token_id != tokenizer.cls_token_id
+    batches = []
+    for one in (tokenizer, permuted):
+        rows = pack_corpus(documents, one, 24, unit == "whole_word", packing=packing)
+        # Replacements are drawn by number, and so are other words in another vocabulary.
+        collator = MaskingCollator(one, unit, mask_token_fraction=0.8, random_token_fraction=0.0)
+        batches.append(collator(PackedRows(rows, seed=2).__getitems__(range(40))))
+    first, second = batches
+    assert torch.equal(numbers[first["input_ids"]], second["input_ids"])
+    is_label = first["labels"] != IGNORED_LABEL
+    assert torch.equal(is_label, second["labels"] != IGNORED_LABEL)
+    assert torch.equal(numbers[first["labels"][is_label]], second["labels"][is_label])
+
+
 def test_packing_again_finds_the_cache_and_other_content_does_not(tmp_path, tokenizer):
     def load(texts):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -222,6 +265,7 @@ def test_packing_again_finds_the_cache_and_other_content_does_not(tmp_path, toke
     [
         (["Some text ."], 2, "documents", "max_seq_length 2: at least 3"),
         (["Some text ."], 4, "segment_pairs", "max_seq_length 4: at least 5"),
+        ([], 16, "documents", "0 documents gave no row"),
         (["\n \n", ""], 16, "documents", "2 documents gave no row"),
         (["\n \n", ""], 16, "segment_pairs", "2 documents gave no row"),
         (["Some text ."], 16, "lines", "packing 'lines'.*documents, segment_pairs, sentences"),
