@@ -70,7 +70,7 @@ def run(arguments: list[str] | None = None) -> None:
     """Runs the command line; what the user got wrong becomes one line and exit code 1."""
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     try:
-        main(*parse_arguments((TokenizerArguments,), arguments, __doc__))
+        main(parse_arguments((TokenizerArguments,), arguments, __doc__)[0])
     except (ValueError, OSError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")

@@ -32,6 +32,14 @@ SENTENCES = [
 SHORT = {
     "examples/run_pretraining.py": "--max_steps 2 --max_seq_length 16 --vocab_size 500",
     "examples/run_glue.py": "--max_steps 2",
+    "examples/run_search.py": "--max_steps 2 --max_seq_length 16 --vocab_size 500 "
+    "--num_generations 2 --population_size 3",
+}
+# What a command leaves; the others a model.
+OUTPUTS = {
+    "examples/run_search.py": ("search_result.json", "best/model.safetensors"),
+    "examples/train_tokenizer.py": ("tokenizer.json",),
+    "examples/normalize_corpus.py": ("babylm.txt",),
 }
 
 
@@ -108,6 +116,9 @@ def reader_folder(tmp_path) -> Path:
     for split in ("train", "dev"):
         (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
+    (folder / "childes.train").write_text("*CHI:\twhere is the cat ?\n*MOT:\tthe cat sat .\n")
+    (folder / "simple_wiki.train").write_text("= = = Cat = = =\nA cat sat on the mat.\n")
+
     shutil.copytree(FIXTURES / "conversion" / "lvbert_small_order", folder / "lvbert_small")
     write_vocabulary(folder / "vocab.txt", 120)
     original = FIXTURES / "goldens" / "elc_base"
@@ -139,8 +150,16 @@ def test_every_command_is_one_that_is_tried_here():
 def test_every_flag_in_the_text_is_one_of_a_command_tried_here():
     prose = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
     flags = set(re.findall(r"(?<![-\w])--\w+", prose))
-    help_text = run(["examples/run_pretraining.py", "--help"], ROOT, timeout_s=300)
-    assert flags <= set(re.findall(r"--\w+", help_text))
+    scripts = ("run_pretraining", "run_search")
+    texts = [run([f"examples/{script}.py", "--help"], ROOT, timeout_s=300) for script in scripts]
+    # TensorBoard's own.
+    assert flags - {"--logdir"} <= set(re.findall(r"--\w+", "".join(texts)))
+
+
+def find_output(folder: Path, flags: list[str]) -> Path:
+    if "--output_file" in flags:
+        return (folder / flags[flags.index("--output_file") + 1]).parent
+    return folder / flags[flags.index("--output_dir") + 1]
 
 
 def run_in_order(shortened: bool, folder: Path) -> None:
@@ -151,9 +170,9 @@ def run_in_order(shortened: bool, folder: Path) -> None:
             continue
         extra = shlex.split(SHORT.get(script[-1], "")) if shortened else []
         run([*script, *flags, *extra], folder, timeout_s=1800)
-        output = folder / flags[flags.index("--output_dir") + 1]
-        assert (output / "config.json").is_file(), command
-        assert (output / "model.safetensors").is_file(), command
+        output = find_output(folder, flags)
+        for name in OUTPUTS.get(script[-1], ("config.json", "model.safetensors")):
+            assert (output / name).is_file(), command
 
 
 def test_commands_run_in_order_when_cut_short(reader_folder):

@@ -22,7 +22,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -277,7 +277,7 @@ ConfigArguments = _make_config_arguments()
 
 
 def parse_arguments(
-    kinds: Iterable[Any], arguments: Sequence[str] | None, description: str | None
+    kinds: Sequence[Any], arguments: Sequence[str] | None, description: str | None
 ) -> tuple:
     """Parses a command line, or the single `.json` or `.yaml` file that it names, into dataclasses.
 
@@ -298,7 +298,8 @@ def parse_arguments(
     )
     if len(arguments) == 1 and arguments[0].endswith((".json", ".yaml", ".yml")):
         arguments = _read_options(arguments[0])
-    parser.set_defaults(report_to=default_report_to())
+    if TrainingArguments in kinds:
+        parser.set_defaults(report_to=default_report_to())
     if recipe := _find_recipe(arguments):
         parser.set_defaults(**list_option_defaults(recipe, torch.cuda.is_available()))
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)

@@ -22,6 +22,7 @@ import os
 import sys
 
 import psutil  # type: ignore[import-untyped]
+import torch
 from accelerate.commands.config.config_args import (
     load_config_from_file,
 )
@@ -59,12 +60,22 @@ def _find_launch(command: list[str]) -> int:
     return -1
 
 
+def _join_cpu_processes() -> None:
+    """Tells accelerate that processes without a GPU compute on the CPU.
+
+    It does not see that by itself: each would be a run of its own, all in one folder.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.accelerator.is_available():
+        os.environ["ACCELERATE_USE_CPU"] = "true"
+
+
 def start_missing_processes() -> None:
     """Replaces this process by all that `accelerate launch --cpu` should have started.
 
     Does nothing in any other case: without accelerate, as one process of several, or where one
-    is all that it was asked for.
+    is all that it was asked for. Those of several that have no GPU are made one group.
     """
+    _join_cpu_processes()
     # With several processes to start, accelerate says where they meet.
     asked_for_several = "MASTER_PORT" in os.environ
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true")

@@ -35,7 +35,7 @@ from ..layer_order import join_letters
 from ..pretraining.checkpoints import write_json
 from ..pretraining.electra import HALVES, ElectraForPreTraining
 from .arguments import SearchArguments
-from .costs import LatencyTable, count_flops, count_parameters
+from .costs import LatencyTable, find_flop_cost, find_parameter_cost
 from .evolution import Candidate, Generation, baselines, evolve, pareto_front
 from .fitness import Evaluator, Score
 from .history import Entry, History
@@ -62,22 +62,19 @@ class Costs:
             latency: Measured times; None leaves them out.
         """
         self.config = config
-        self.length = length
         self.latency = latency
-        self._known: dict[str, dict[str, float]] = {}
+        self._parameters = find_parameter_cost(config)
+        self._flops = find_flop_cost(config, length)
 
     def describe(self, order: str) -> dict[str, float]:
         """Returns an order's parameters, operations (flops) and, measured, milliseconds."""
-        if order not in self._known:
-            config = type(self.config)(**{**self.config.to_dict(), "layer_order": order})
-            costs: dict[str, float] = {
-                "parameters": count_parameters(config),
-                "flops": count_flops(config, self.length),
-            }
-            if self.latency is not None:
-                costs["latency"] = 1000 * self.latency.estimate(order)
-            self._known[order] = costs
-        return self._known[order]
+        costs: dict[str, float] = {
+            "parameters": round(self._parameters.estimate(order)),
+            "flops": round(self._flops.estimate(order)),
+        }
+        if self.latency is not None:
+            costs["latency"] = 1000 * self.latency.estimate(order)
+        return costs
 
     def make_constraint(self, arguments: SearchArguments) -> Callable[[str], bool] | None:
         """Returns what tells whether an order is cheap enough; None where all are."""

@@ -204,8 +204,9 @@ def plot_order_strip(orders: Mapping[str, str]) -> "Figure":
         column = 0
         for word in split_words(order):
             for index, letter in enumerate(word, start=1):
-                # A wider gap ends a word.
-                width = 0.8 if index == len(word) else 0.96
+                # A wider gap parts two words.
+                is_parted = index == len(word) and column + 1 < len(join_letters(order))
+                width = 0.8 if is_parted else 0.96
                 cell = Rectangle((column, row + 0.1), width, 0.8, fc=_LETTER_COLORS[letter])
                 axes.add_patch(cell)
                 if longest <= _MOST_LETTERED:

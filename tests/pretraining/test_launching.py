@@ -76,3 +76,13 @@ def test_missing_processes_are_started_with_the_same_options(monkeypatch):
 )
 def test_nothing_is_started_otherwise(monkeypatch, environment, command):
     assert start(monkeypatch, environment, command) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "has_gpu", "expected"), [("2", False, "true"), ("2", True, None), ("1", False, None)]
+)
+def test_processes_without_gpus_become_one_group(monkeypatch, size, has_gpu, expected):
+    environment = {"WORLD_SIZE": size}
+    monkeypatch.setattr(launching.torch.accelerator, "is_available", lambda: has_gpu)
+    assert start(monkeypatch, environment, "torchrun script.py") is None
+    assert environment.get("ACCELERATE_USE_CPU") == expected

@@ -138,7 +138,7 @@ def test_the_best_tenth_is_rounded():
 
 
 def test_blanks_do_not_count_as_layers():
-    history = [make_entry("s f", 0, 0.1, 1.0), make_entry("sf", 0, 0.2, 1.0)]
+    history = [make_entry("s f", 0, 0.1, 1.0), make_entry("f s", 0, 0.2, 1.0)]
     upper, lower = plot_letters(history).axes
     assert len(upper.patches) == len(lower.patches) == 6
 
