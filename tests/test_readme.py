@@ -1,5 +1,6 @@
 """The README is run: Python as it stands, commands short by default and as written where slow."""
 
+import lzma
 import os
 import re
 import shlex
@@ -43,13 +44,13 @@ OUTPUTS = {
 }
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def commands() -> list[str]:
-    """The shell commands of the README, one string each, continued lines joined."""
-    lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
+def commands(text: str = README) -> list[str]:
+    """The shell commands of a page, one string each, continued lines joined."""
+    lines = "".join(blocks("bash", text)).replace("\\\n", " ").splitlines()
     return [re.sub(r"\s+#.*", "", line).strip() for line in lines if not line.startswith("#")]
 
 
@@ -173,6 +174,22 @@ def run_in_order(shortened: bool, folder: Path) -> None:
         output = find_output(folder, flags)
         for name in OUTPUTS.get(script[-1], ("config.json", "model.safetensors")):
             assert (output / name).is_file(), command
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_results_run_when_cut_short(reader_folder):
+    for name in ("train", "valid"):
+        lines = "".join(f"Number {line} of the {name} texts .\n\n" for line in range(200))
+        with lzma.open(reader_folder / f"{name}.txt.xz", "wt") as file:
+            file.write(lines)
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    found = [command for command in commands(page) if command.startswith("python ")]
+    assert found
+    short = "--seeds 1 --max_steps 2 --max_seq_length 16 --vocab_size 500"
+    for command in found:
+        script, flags = script_and_flags(command)
+        run([*script, *flags, *shlex.split(short)], reader_folder, timeout_s=1800)
+        assert (find_output(reader_folder, flags) / "table.md").is_file()
 
 
 def test_commands_run_in_order_when_cut_short(reader_folder):

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # One of these holds the optimizer: of one or several whole copies, of FSDP, of DeepSpeed.
 _OPTIMIZER_FILES = ("optimizer.pt", "optimizer.bin", "optimizer_0", "latest")
 _WEIGHTS_FILES = ("*.safetensors", "pytorch_model*", "global_step*")
+_OTHER_FILES = (("scheduler.pt",), ("rng_state*.pth",))
 # Where a checkpoint or a model is written before it is whole.
 UNFINISHED = ".unfinished"
 
@@ -46,20 +48,32 @@ def find_last_checkpoint(output_dir: str) -> str | None:
 
 def _is_complete(checkpoint: Path) -> bool:
     """Tells whether a run can go on from a checkpoint, also from one that others have damaged."""
-    has_optimizer = any((checkpoint / name).exists() for name in _OPTIMIZER_FILES)
-    has_weights = any(any(checkpoint.glob(pattern)) for pattern in _WEIGHTS_FILES)
-    if not (has_optimizer and has_weights):
+    # DeepSpeed has an archive of its own.
+    is_ours = not (checkpoint / "latest").exists()
+    wanted = [_OPTIMIZER_FILES, _WEIGHTS_FILES, *(_OTHER_FILES if is_ours else [])]
+    if not all(any(any(checkpoint.glob(name)) for name in names) for names in wanted):
         return False
     try:
         read_state(checkpoint)
     except (OSError, ValueError):
         return False
-    return all(_is_whole(path) for path in checkpoint.glob("*.safetensors"))
+    archives = (path for pattern in ("*.pt", "*.pth", "*.bin") for path in checkpoint.glob(pattern))
+    return all(_is_whole(path) for path in checkpoint.glob("*.safetensors")) and all(
+        zipfile.is_zipfile(path) for path in archives
+    )
 
 
 def read_state(checkpoint: str | Path) -> dict[str, Any]:
-    """Returns the Trainer's state in a checkpoint."""
-    return dict(json.loads(Path(checkpoint, STATE_FILE).read_text(encoding="utf-8")))
+    """Returns the Trainer's state in a checkpoint.
+
+    Raises:
+        ValueError: The file holds something else.
+    """
+    state = json.loads(Path(checkpoint, STATE_FILE).read_text(encoding="utf-8"))
+    step = state.get("global_step") if isinstance(state, dict) else None
+    if not isinstance(step, int) or step < 0:
+        raise ValueError(f"{str(checkpoint)!r}: {STATE_FILE} tells no step")
+    return dict(state)
 
 
 def _is_whole(path: Path) -> bool:

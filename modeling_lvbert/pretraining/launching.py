@@ -63,9 +63,12 @@ def _find_launch(command: list[str]) -> int:
 def _join_cpu_processes() -> None:
     """Tells accelerate that processes without a GPU compute on the CPU.
 
-    It does not see that by itself: each would be a run of its own, all in one folder.
+    It does not see that by itself: each would be a run of its own, all in one folder. DeepSpeed
+    makes groups by itself.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.accelerator.is_available():
+    is_one_of_several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    has_deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
+    if is_one_of_several and not has_deepspeed and not torch.accelerator.is_available():
         os.environ["ACCELERATE_USE_CPU"] = "true"
 
 

@@ -39,6 +39,7 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+from transformers.integrations.deepspeed import deepspeed_init, deepspeed_load_checkpoint
 from transformers.trainer_utils import rotate_checkpoints
 
 from .averaging import WeightAverage
@@ -293,9 +294,17 @@ class ResumableTrainer(Trainer):
             check_state_dict_type(checkpoint, plugin and plugin.state_dict_type.name)
 
     def _load_end(self, checkpoint: str) -> None:
-        """Loads the weights of a finished run."""
+        """Loads the weights of a finished run.
+
+        FSDP and DeepSpeed share a model out together with its optimizer alone.
+        """
+        if self.is_deepspeed_enabled:
+            self.optimizer, _ = deepspeed_init(self, num_training_steps=self._plan.num_steps)
+            prepared = self.accelerator.prepare(self.model, self.optimizer)
+            self.deepspeed = self.model_wrapped = prepared[0]
+            deepspeed_load_checkpoint(self.deepspeed, checkpoint)
+            return
         if self.is_fsdp_enabled:
-            # Sharding takes place together with the optimizer alone.
             prepared = self.accelerator.prepare(self.model, self.create_optimizer())
             self.model, self.optimizer = prepared
             self.model_wrapped = self.model

@@ -222,10 +222,14 @@ def _train_elcbert_tokenizer(
     # [TAB] is a token of its own; training, unlike tokenizing, would take it for a word.
     texts = ([line.removeprefix("[TAB] ") for line in lines] for lines in _iterate_texts(documents))
     backend.train_from_iterator(texts, trainer)
-    backend.post_processor = processors.TemplateProcessing(
+    template = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+    )
+    # The first leaves the blank before a word out of its offsets.
+    backend.post_processor = processors.Sequence(
+        [processors.ByteLevel(trim_offsets=True), template]
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -241,8 +241,8 @@ def test_a_foreign_folder_is_refused_and_left_alone(tmp_path):
 def make_checkpoint(folder, step):
     checkpoint = folder / f"checkpoint-{step}"
     checkpoint.mkdir()
-    for name in ("optimizer.pt", "scheduler.pt", "config.json"):
-        (checkpoint / name).write_text("{}")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({}, checkpoint / name)
     save_file({"weight": torch.zeros(3)}, checkpoint / "model.safetensors")
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": step}))
     return checkpoint
