@@ -30,8 +30,10 @@ def check(files: list[tuple[str, str]], output_file: Path) -> None:
     """
     for source, _ in files:
         normalize_lines(source, [])
-    if output_file.is_dir() or not output_file.absolute().parent.is_dir():
-        raise ValueError(f"output_file {str(output_file)!r}: no file in an existing folder")
+    if output_file.exists() and not output_file.is_file():
+        raise ValueError(f"output_file {str(output_file)!r}: is no ordinary file")
+    if not output_file.absolute().parent.is_dir():
+        raise ValueError(f"output_file {str(output_file)!r}: its folder does not exist, make it")
     for source, path in files:
         check_file(source, path)
         if output_file.exists() and output_file.samefile(path):

@@ -1,4 +1,4 @@
-"""Pre-trains an LV-BERT or ELC-BERT by masked language modelling, an LV-BERT also as ELECTRA.
+r"""Pre-trains an LV-BERT or ELC-BERT by masked language modelling, an LV-BERT also as ELECTRA.
 
     python examples/run_pretraining.py --model_family lvbert --model_size tiny \
         --max_steps 1000 --per_device_train_batch_size 16 --learning_rate 1e-3 --warmup_steps 100 \
@@ -49,7 +49,8 @@ def main(
     training_args: TrainingArguments,
 ) -> dict[str, float]:
     """Trains, saves the model and returns the metrics of validation."""
-    prepared = prepare_run(model_args, config_args, data_args, training_args)
+    chosen = optimization.list_chosen()
+    prepared = prepare_run(model_args, config_args, data_args, training_args, chosen)
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     set_seed(training_args.seed)
     config = build_objective_config(prepared.config, model_args, prepared.collator)
@@ -94,6 +95,8 @@ def run(arguments: list[str] | None = None) -> None:
     except (ValueError, OSError, ImportError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command goes on from the last complete checkpoint")
 
 
 if __name__ == "__main__":

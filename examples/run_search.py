@@ -58,6 +58,8 @@ def run(arguments: list[str] | None = None) -> None:
     except (ValueError, OSError, ImportError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command goes on where it was")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from .masking import MASKING_UNITS, count_token_ids
 from .packing import PACKINGS, check_tokenizer
 from .recipes import RECIPES, get_recipe, list_option_defaults
 from .reporting import default_report_to
-from .stages import Stage, check_part, parse_stages
+from .stages import RunPlan, Stage, check_part, parse_stages
 
 CONFIGS: dict[str, type[LayerOrderConfig]] = {
     "lvbert": LVBertConfig,
@@ -78,7 +78,22 @@ _TRAINING_RANGES: tuple[tuple[str, int, float], ...] = (
     ("per_device_train_batch_size", 1, math.inf),
     ("per_device_eval_batch_size", 1, math.inf),
     ("gradient_accumulation_steps", 1, math.inf),
+    ("dataloader_num_workers", 0, math.inf),
+    ("seed", 0, 2**32),
 )
+
+_MOST_PARAMETERS = 10**11
+
+# Options whose other values do not go with a run that can be gone on with to the last bit.
+_FIXED_OPTIONS = {
+    "resume_from_checkpoint": (
+        None,
+        "a run goes on by itself from the last complete checkpoint in output_dir",
+    ),
+    "train_sampling_strategy": ("random", "rows have an order of their own"),
+    "save_only_model": (False, "nothing could go on from such checkpoints"),
+    "auto_find_batch_size": (False, "the batch is a part of what the run is"),
+}
 
 logger = logging.getLogger(__name__)
 
@@ -372,22 +387,32 @@ def build_config(
     return config_class.from_size(model_args.model_size, **fields)
 
 
-def resolve_layer_order(layer_order: str) -> str:
+def resolve_layer_order(layer_order: str, model_family: str) -> str:
     """Returns an order, read from a search's result where it is `@` and the search's folder.
 
+    Args:
+        layer_order: The order, or `@` and a folder.
+        model_family: What is to be built, of which the search must have been.
+
     Raises:
-        ValueError: There is no such result, or it is damaged.
+        ValueError: There is no such result, it is damaged, or it is of the other family.
     """
     if not layer_order.startswith("@"):
         return layer_order
     path = Path(layer_order[1:], "search_result.json")
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["best_order"])
+        result = json.loads(path.read_text(encoding="utf-8"))
+        order, family = str(result["best_order"]), result["model_family"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"layer_order {layer_order!r}: a search's result is needed, {str(path)!r} cannot be "
             f"read ({error})"
         ) from None
+    if family != model_family:
+        raise ValueError(
+            f"layer_order {layer_order!r}: that search was of {family!r}, not of {model_family!r}"
+        )
+    return order
 
 
 def settle_data_arguments(
@@ -402,8 +427,10 @@ def settle_data_arguments(
     stages = _choose_stages(model_args, data_args)
     for stage in stages:
         check_part(training_args.train_batch_size, stage)
-    if data_args.streaming and training_args.max_steps <= 0:
-        raise ValueError("streaming: a stream has no length, max_steps is needed")
+    if training_args.max_steps > 0:
+        RunPlan(stages, training_args.max_steps, training_args.train_batch_size)
+    if data_args.streaming:
+        check_streaming(training_args)
     if data_args.global_batch_size is not None:
         rows = training_args.train_batch_size * training_args.world_size
         if data_args.global_batch_size < 1 or data_args.global_batch_size % rows:
@@ -425,6 +452,21 @@ def _choose_stages(model_args: ModelArguments, data_args: DataArguments) -> tupl
     return (Stage(1.0, length, 1.0),)
 
 
+def check_streaming(training_args: TrainingArguments) -> None:
+    """Checks the options that a stream needs.
+
+    Raises:
+        ValueError: The number of steps is open, or several processes would read the same stream.
+    """
+    if training_args.max_steps <= 0:
+        raise ValueError("streaming: a stream has no length, max_steps is needed")
+    if training_args.dataloader_num_workers > 1:
+        raise ValueError(
+            f"dataloader_num_workers {training_args.dataloader_num_workers}: at most 1 with "
+            "streaming, each would read the whole stream"
+        )
+
+
 def check_training_arguments(training_args: TrainingArguments) -> None:
     """Checks the options of training that would fail, or spoil the weights, only after a while.
 
@@ -442,17 +484,49 @@ def check_training_arguments(training_args: TrainingArguments) -> None:
             raise ValueError(f"{name} {value}: must be at least {least}{upper}")
     if training_args.learning_rate == 0:
         raise ValueError("learning_rate 0: must be above 0")
-    if training_args.resume_from_checkpoint is not None:
-        raise ValueError(
-            f"resume_from_checkpoint {training_args.resume_from_checkpoint!r}: leave it out, a run "
-            "goes on by itself from the last complete checkpoint in output_dir"
-        )
+    _check_length_of_run(training_args)
+    _check_fixed_options(training_args)
     # Knows all names, and says so where one is none of them.
     get_reporting_integration_callbacks(training_args.report_to)
     wanted = cast(list[str], training_args.report_to)
     missing = set(wanted) - {*get_available_reporting_integrations(), "flyte"}
     if missing:
         raise ValueError(f"report_to {', '.join(sorted(missing))}: not installed")
+
+
+def _check_fixed_options(training_args: TrainingArguments) -> None:
+    for name, (allowed, reason) in _FIXED_OPTIONS.items():
+        if (value := getattr(training_args, name)) != allowed:
+            raise ValueError(f"{name} {value!r}: must be {allowed!r}, {reason}")
+
+
+def _check_length_of_run(training_args: TrainingArguments) -> None:
+    max_steps, warmup = training_args.max_steps, training_args.warmup_steps
+    if max_steps == 0 or max_steps < -1:
+        raise ValueError(f"max_steps {max_steps}: must be at least 1, or -1 to count epochs")
+    if max_steps == -1 and training_args.num_train_epochs <= 0:
+        raise ValueError(f"num_train_epochs {training_args.num_train_epochs}: must be above 0")
+    if max_steps > 0 and warmup > max_steps:
+        raise ValueError(f"warmup_steps {warmup}: at most max_steps {max_steps}")
+
+
+def check_size(config: LayerOrderConfig) -> None:
+    """Checks that a model's size is one that some machine could hold.
+
+    Raises:
+        ValueError: It has more parameters than any model of these families.
+    """
+    # Not built, which takes the memory: counted by the largest matrices.
+    hidden = config.hidden_size
+    number = config.vocab_size * getattr(config, "embedding_size", hidden)
+    number += hidden * (config.intermediate_size + config.max_position_embeddings)
+    number += hidden * (hidden + config.conv_kernel_size)
+    if number > _MOST_PARAMETERS:
+        raise ValueError(
+            f"vocab_size {config.vocab_size}, hidden_size {hidden}, intermediate_size "
+            f"{config.intermediate_size}: the matrices alone would have {number:,} entries, at "
+            f"most {_MOST_PARAMETERS:,} are possible"
+        )
 
 
 def warn_of_options_without_effect(model_args: ModelArguments) -> None:

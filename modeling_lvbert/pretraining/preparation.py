@@ -17,7 +17,7 @@ Every rank calls `prepare_run`, rank 0 first; the others find its work in the ca
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from .arguments import (
     build_config,
     check_length,
     check_numbers,
+    check_size,
     check_training_arguments,
     resolve_layer_order,
     settle_data_arguments,
@@ -56,6 +57,8 @@ from .rows import TrainingData
 from .stages import Stage, format_stages
 from .streaming import StreamedRows, open_stream
 from .tokenizer_training import check_vocab_size, choose_vocab_size, train_tokenizer
+
+_NUM_CHECKED_ROWS = 1000
 
 # Options that leave a run what it is, or that its stages tell.
 _NOT_RECORDED = ("preprocessing_num_workers", "max_seq_length", "stages")
@@ -100,12 +103,16 @@ def prepare_run(
     check_training_arguments(training_args)
     check_numbers(model_args, config_args, data_args)
     if config_args.layer_order is not None:
-        config_args.layer_order = resolve_layer_order(config_args.layer_order)
+        config_args.layer_order = resolve_layer_order(
+            config_args.layer_order, model_args.model_family
+        )
     stages = settle_data_arguments(model_args, data_args, training_args)
     tokenizer = _check_options(model_args, config_args, data_args, stages)
     if data_args.streaming and tokenizer is None:
         raise ValueError("streaming: a tokenizer_name is needed, training one reads the whole text")
+    _check_packing_for(model_args, data_args, tokenizer)
     with training_args.main_process_first(desc="preparing the data"):
+        stream = _open_stream(data_args) if data_args.streaming else None
         corpus = _load_validation(data_args) if data_args.streaming else _load_corpus(data_args)
         run = describe_run(model_args, config_args, data_args, corpus, training_args.seed)
         run.update(more_settings or {}, stages=format_stages(stages))
@@ -120,7 +127,7 @@ def prepare_run(
         config = build_config(model_args, config_args, tokenizer)
         collator = build_collator(tokenizer, data_args, model_args.objective)
         training_data = _build_training_data(
-            stages, corpus.get("train"), tokenizer, data_args, training_args.seed
+            stages, stream or corpus["train"], tokenizer, data_args, training_args.seed
         )
         validation_rows = pack_corpus(
             corpus["validation"],
@@ -130,7 +137,44 @@ def prepare_run(
             description="Packing (validation)",
             **_choose_packing(data_args, training_args.seed),
         )
+        for rows in (validation_rows, *training_data.rows):
+            if isinstance(rows, datasets.Dataset):
+                _check_rows(rows, tokenizer)
     return PreparedRun(config, collator, training_data, validation_rows)
+
+
+def _check_packing_for(
+    model_args: ModelArguments, data_args: DataArguments, tokenizer: PreTrainedTokenizerBase | None
+) -> None:
+    if (
+        tokenizer is None
+        and data_args.packing == "sentences"
+        and model_args.model_family != "elcbert"
+    ):
+        raise ValueError(
+            "packing 'sentences' needs a tokenizer with [PAR], which ELC-BERT's kind has: give "
+            "tokenizer_name, or take another packing"
+        )
+
+
+def _check_rows(rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Checks that the tokenizer knows something of a corpus, by its first rows."""
+    special = set(find_special_ids(tokenizer))
+    first = rows[:_NUM_CHECKED_ROWS]["input_ids"]
+    if not any(token not in special for row in first for token in row):
+        raise ValueError(
+            f"tokenizer {tokenizer.name_or_path!r} knows no token of the text: it is for another "
+            "language or alphabet"
+        )
+
+
+def _open_stream(data_args: DataArguments) -> Callable[[], Iterable[dict[str, str]]]:
+    return open_stream(
+        data_args.train_file,
+        data_args.dataset_name,
+        data_args.dataset_config_name,
+        data_args.text_column_name,
+    )
 
 
 def _load_corpus(data_args: DataArguments) -> datasets.DatasetDict:
@@ -170,26 +214,18 @@ def _choose_packing(data_args: DataArguments, seed: int) -> dict[str, Any]:
 
 def _build_training_data(
     stages: tuple[Stage, ...],
-    documents: datasets.Dataset | None,
+    documents: datasets.Dataset | Callable[[], Iterable[dict[str, str]]],
     tokenizer: PreTrainedTokenizerBase,
     data_args: DataArguments,
     seed: int,
 ) -> TrainingData:
-    """Returns the rows of each stage, packed or, without documents, to be packed while read."""
+    """Returns the rows of each stage, packed or, of a stream, to be packed while read."""
     settings = _choose_packing(data_args, seed)
     rows: list[Any] = []
-    read = None
-    if documents is None:
-        read = open_stream(
-            data_args.train_file,
-            data_args.dataset_name,
-            data_args.dataset_config_name,
-            data_args.text_column_name,
-        )
     for stage in stages:
         length = stage.max_seq_length
-        if read is not None:
-            rows.append(StreamedRows(read, bind_packing(tokenizer, length, **settings), seed))
+        if not isinstance(documents, datasets.Dataset):
+            rows.append(StreamedRows(documents, bind_packing(tokenizer, length, **settings), seed))
         else:
             rows.append(
                 pack_corpus(
@@ -306,6 +342,7 @@ def _check_options(
 ) -> PreTrainedTokenizerBase | None:
     """Checks all that can be checked before any work, and returns the named tokenizer."""
     config = build_config(model_args, config_args)
+    check_size(config)
     for stage in stages:
         check_length(config, stage.max_seq_length)
         check_packing(data_args.packing, stage.max_seq_length)

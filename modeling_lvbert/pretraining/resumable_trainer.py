@@ -30,6 +30,7 @@ from typing import Any, cast
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.distributed.checkpoint import CheckpointException
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
     PreTrainedModel,
@@ -42,6 +43,7 @@ from transformers import (
 from transformers.integrations.deepspeed import deepspeed_init, deepspeed_load_checkpoint
 from transformers.trainer_utils import rotate_checkpoints
 
+from .arguments import check_streaming
 from .averaging import WeightAverage
 from .checkpoints import (
     STATE_FILE,
@@ -119,21 +121,6 @@ def _plan_run(data: TrainingData, args: TrainingArguments) -> RunPlan:
     return RunPlan(data.stages, num_steps, args.train_batch_size, data.mask_fractions)
 
 
-def _check_streaming(args: TrainingArguments) -> None:
-    """Checks the options that a stream needs.
-
-    Raises:
-        ValueError: The number of steps is open, or several processes would read the same stream.
-    """
-    if args.max_steps <= 0:
-        raise ValueError("streaming: a stream has no length, max_steps is needed")
-    if args.dataloader_num_workers > 1:
-        raise ValueError(
-            f"dataloader_num_workers {args.dataloader_num_workers}: at most 1 with streaming, each "
-            "would read the whole stream"
-        )
-
-
 class _TracingCollator:
     """Adds to a batch where it is from, so that a fault can be traced and a stream go on."""
 
@@ -185,7 +172,7 @@ class ResumableTrainer(Trainer):
         if args.include_num_input_tokens_seen == "no":
             args.include_num_input_tokens_seen = "non_padding"
         if training_data.is_streamed:
-            _check_streaming(args)
+            check_streaming(args)
             # The stream goes on by itself.
             args.ignore_data_skip = True
         self._training_data = training_data
@@ -274,7 +261,9 @@ class ResumableTrainer(Trainer):
                 logger.info("going on from %s", checkpoint)
                 self._find_stream_position(checkpoint)
             trained = self.train(resume_from_checkpoint=checkpoint).metrics
-        if not is_end or not Path(str(self.args.output_dir), _RESULTS_FILE).is_file():
+        folder = Path(str(self.args.output_dir))
+        is_saved = (folder / _RESULTS_FILE).is_file() and any(folder.glob("model*.safetensors"))
+        if not is_end or not is_saved:
             self.save_model()
             self.save_state()
             self.log_metrics("train", trained)
@@ -405,11 +394,15 @@ class ResumableTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         try:
             yield self._unfinished
-        except (OSError, RuntimeError, SafetensorError) as error:
+        except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
             shutil.rmtree(self._unfinished, ignore_errors=True)
+            reason: BaseException = error
+            if isinstance(error, CheckpointException):
+                # That of a sharded model: what the first of the ranks that failed met.
+                reason = next(iter(error.failures.values()))[0]
             last = find_last_checkpoint(output_dir)
             raise OSError(
-                f"the {what} of step {self.state.global_step} cannot be written ({error}); the "
+                f"the {what} of step {self.state.global_step} cannot be written ({reason}); the "
                 f"last complete checkpoint is {last or 'none'}. Make room and start again"
             ) from error
         finally:

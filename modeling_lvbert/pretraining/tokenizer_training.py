@@ -43,6 +43,7 @@ ELCBERT_SPECIAL_TOKENS = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[PAR]",
 # Bytes of text up to which a vocabulary of that size is taken; ours.
 _SIZES = ((16_000_000, 4_096), (128_000_000, 8_192), (1_000_000_000, 16_384))
 _LARGEST_SIZE = 30_522
+_LARGEST_TRAINED = 10_000_000
 _MAX_ALPHABET = 1_000
 
 
@@ -70,9 +71,10 @@ def check_vocab_size(vocab_size: int) -> None:
     """
     # The ELC kind starts from all 256 bytes, the BERT kind from the characters of the text.
     smallest = len(ELCBERT_SPECIAL_TOKENS) + 256
-    if vocab_size < smallest:
+    if not smallest <= vocab_size <= _LARGEST_TRAINED:
         raise ValueError(
-            f"vocab_size {vocab_size}: at least {smallest} is needed to train a tokenizer"
+            f"vocab_size {vocab_size}: at least {smallest} is needed to train a tokenizer, and at "
+            f"most {_LARGEST_TRAINED} is possible"
         )
 
 

@@ -20,7 +20,7 @@ evaluation.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import datasets
@@ -146,6 +146,14 @@ class OptimizationSettings:
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay {self.ema_decay}: must be from 0 to below 1")
 
+    def list_chosen(self) -> dict[str, Any]:
+        """Returns the settings that are no defaults: a part of what a run is."""
+        return {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if getattr(self, item.name) != item.default
+        }
+
 
 class MaskedLanguageModelingTrainer(ResumableTrainer):
     """Trains a model with a masked-language-modelling head on packed rows.
@@ -188,6 +196,11 @@ class MaskedLanguageModelingTrainer(ResumableTrainer):
             eval_dataset=PackedRows(validation_rows, VALIDATION_SEED),
             compute_metrics=self.summarize,
         )
+        if self._optimization.optimizer == "lamb" and self.is_deepspeed_enabled:
+            raise ValueError(
+                "optimizer 'lamb': DeepSpeed joins all weights to one, and LAMB scales each by "
+                "its own norm; take FSDP"
+            )
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Returns what decays by the family's rule, by transformers' for other models."""

@@ -22,7 +22,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,15 @@ from ..pretraining.checkpoints import write_json
 from ..pretraining.electra import HALVES, ElectraForPreTraining
 from .arguments import SearchArguments
 from .costs import LatencyTable, find_flop_cost, find_parameter_cost
-from .evolution import Candidate, Generation, baselines, evolve, pareto_front
+from .evolution import (
+    Candidate,
+    EvolutionSettings,
+    Generation,
+    Space,
+    baselines,
+    evolve,
+    pareto_front,
+)
 from .fitness import Evaluator, Score
 from .history import Entry, History
 from .supernet import Supernet, extract
@@ -90,6 +98,19 @@ class Costs:
         )
 
 
+def limit_space(arguments: SearchArguments, costs: Costs) -> Space:
+    """Returns the space of orders within the limits on costs.
+
+    Raises:
+        ValueError: No order is.
+    """
+    has_words = costs.config.model_type == "elcbert"
+    space = replace(arguments.make_space(has_words), is_allowed=costs.make_constraint(arguments))
+    # Only looks whether there is anything to score.
+    evolve(lambda candidates: {}, space, EvolutionSettings(population_size=1))
+    return space
+
+
 class ArchitectureSearch:
     """Scores orders, keeps their history, and says what came out."""
 
@@ -101,6 +122,7 @@ class ArchitectureSearch:
         folder: Path,
         seed: int,
         accelerator: Accelerator,
+        supernet: str,
     ) -> None:
         """Reads the history of an earlier start.
 
@@ -111,6 +133,7 @@ class ArchitectureSearch:
             folder: The search's folder.
             seed: Of the evolution.
             accelerator: The processes that share the work.
+            supernet: What identifies the supernet's weights.
         """
         self.evaluator = evaluator
         self.costs = costs
@@ -119,7 +142,7 @@ class ArchitectureSearch:
         self.seed = seed
         self.accelerator = accelerator
         # One process reads: another one's view of the file may be older.
-        self.history = History(folder / HISTORY_FILE)
+        self.history = History(folder / HISTORY_FILE, supernet)
         shared = [self.history]
         broadcast_object_list(shared)
         self.history = shared[0]
@@ -130,14 +153,7 @@ class ArchitectureSearch:
         Raises:
             ValueError: The limits leave no order.
         """
-        space = self.arguments.make_space(self.has_words)
-        space = type(space)(
-            space.num_layers,
-            space.has_words,
-            space.letters,
-            space.letter_counts,
-            self.costs.make_constraint(self.arguments),
-        )
+        space = limit_space(self.arguments, self.costs)
         generations = []
         for generation in evolve(self._score, space, self.arguments.make_settings(self.seed)):
             generations.append(generation)
@@ -217,16 +233,11 @@ class ArchitectureSearch:
         scores = generations[-1].scores
         best = self.choose_best(scores)
         others = [order for order in scores if order != best]
-        named = baselines(
-            self.arguments.num_layers,
-            self._count_random(best),
-            Counter(join_letters(best)),
-            self.seed,
-            self.has_words,
-        )
+        named = self._draw_baselines(best)
         compared = {**named, **({"runner_up": self.choose_best(others)} if others else {})}
         measured = self.evaluator.score(sorted({best, *compared.values()}))
         result = {
+            "model_family": self.costs.config.model_type,
             "best_order": best,
             "fitness": measured[best].to_metrics(),
             **self.costs.describe(best),
@@ -248,11 +259,17 @@ class ArchitectureSearch:
             result["front"] = [self.history[order] for order in front]
         return result
 
-    def _count_random(self, best: str) -> int:
-        space = type(self.arguments.make_space(self.has_words))(
-            self.arguments.num_layers, self.has_words, letter_counts=Counter(join_letters(best))
-        )
-        return min(self.arguments.num_random_baselines, space.count())
+    def _draw_baselines(self, best: str) -> dict[str, str]:
+        """Returns orders to compare with by name; none of the random ones is the best itself."""
+        num_layers, wanted = self.arguments.num_layers, self.arguments.num_random_baselines
+        counts = Counter(join_letters(best))
+        space = Space(num_layers, self.has_words, letter_counts=counts)
+        # One more, in case that the best is among them.
+        number = min(wanted + 1, space.count())
+        named = baselines(num_layers, number, counts, self.seed, self.has_words)
+        drawn = [named.pop(f"random_{place}") for place in range(1, number + 1)]
+        others = [order for order in drawn if order != best][:wanted]
+        return named | {f"random_{place}": order for place, order in enumerate(others, start=1)}
 
     def _compare(self, order: str, best: Score, other: Score) -> dict[str, Any]:
         """Returns an order's metrics, and how much better the best one is on the same rows."""

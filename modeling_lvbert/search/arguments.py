@@ -23,6 +23,7 @@ from .paths import SAMPLINGS
 
 OBJECTIVES = ("fitness", "parameters", "flops", "latency")
 
+_MOST_LAYERS, _MOST_ORDERS = 1_000, 100_000
 # The lowest value of each number.
 _LEAST = {
     "num_layers": 1,
@@ -64,10 +65,13 @@ class SearchArguments:
     )
     letter_counts: list[str] | None = field(
         default=None,
-        metadata={"help": "Letters that every order has, as in s:3 f:3 d:2, or the word equal."},
+        metadata={
+            "help": "Letters that every order has, as in s:3 f:3 d:2, or the word equal, where "
+            "num_layers is a multiple of 3."
+        },
     )
     max_parameters: int | None = field(
-        default=None, metadata={"help": "Most parameters of an order's model."}
+        default=None, metadata={"help": "Most parameters of an order's model without its heads."}
     )
     max_flops: int | None = field(
         default=None, metadata={"help": "Most operations of its encoder for one row."}
@@ -101,6 +105,11 @@ class SearchArguments:
             value = getattr(self, name)
             if value is not None and not value >= lowest:
                 raise ValueError(f"{name} {value}: must be at least {lowest}")
+        if self.num_layers > _MOST_LAYERS or self.population_size > _MOST_ORDERS:
+            raise ValueError(
+                f"num_layers {self.num_layers}, population_size {self.population_size}: at most "
+                f"{_MOST_LAYERS} and {_MOST_ORDERS} are possible"
+            )
         if 0 < self.rank_check < 3:
             raise ValueError(f"rank_check {self.rank_check}: a ranking needs at least 3 orders")
         self.make_settings(0)

@@ -14,10 +14,13 @@
 """The orders that were scored, one line each in a file that a kill cannot spoil."""
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 Entry = dict[str, Any]
 
@@ -25,20 +28,27 @@ Entry = dict[str, Any]
 class History:
     """Entries by order, in the order of their scoring, kept in a file of JSON lines."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, supernet: str) -> None:
         """Reads a file, if there is one; a last line that a kill cut off does not count.
 
         Args:
             path: The file.
+            supernet: What identifies the weights that orders are scored with; entries of other
+                weights are dropped.
 
         Raises:
             ValueError: A line before the last one is damaged.
         """
         self.path = Path(path)
+        self.supernet = supernet
         self.entries: dict[str, Entry] = {}
         self._size = 0
         if self.path.is_file():
             for entry, end in _read_entries(self.path):
+                if entry.get("supernet") != supernet:
+                    logger.info("%s is of another supernet: orders are scored anew", self.path)
+                    self.entries, self._size = {}, 0
+                    return
                 self.entries[entry["order"]] = entry
                 self._size = end
 
@@ -58,6 +68,7 @@ class History:
             entries: Entries of new orders.
             is_writer: Whether this process keeps the file.
         """
+        entries = [{**entry, "supernet": self.supernet} for entry in entries]
         if is_writer and entries:
             # A cut-off line is overwritten.
             with self.path.open("r+b" if self.path.is_file() else "wb") as file:

@@ -14,12 +14,12 @@
 """From options to a search's folder: supernet, evolution, result, figures and rank check."""
 
 import dataclasses
+import hashlib
 import json
 import logging
 from pathlib import Path
 from typing import Any, cast
 
-from accelerate import Accelerator
 from torch import nn
 from transformers import Trainer, TrainingArguments, set_seed
 
@@ -45,6 +45,7 @@ from .architecture_search import (
     LATENCY_FILE,
     ArchitectureSearch,
     Costs,
+    limit_space,
     write_best,
     write_result,
 )
@@ -95,13 +96,18 @@ def search_architecture(
             f"layer_order {config_args.layer_order!r}: the search finds it; give num_layers"
         )
     folder = Path(str(training_args.output_dir))
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / SUPERNET_FOLDER).is_dir():
+        raise ValueError(
+            f"output_dir {str(folder)!r} is not empty and holds no search: take a new folder"
+        )
     training_args.output_dir = str(folder / SUPERNET_FOLDER)
     config_args.layer_order = make_supernet_order(search_args.num_layers, model_args.model_family)
-    prepared = prepare_run(
-        model_args, config_args, data_args, training_args, _list_settings(search_args)
-    )
+    settings = {**_list_settings(search_args), **optimization.list_chosen()}
+    prepared = prepare_run(model_args, config_args, data_args, training_args, settings)
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     config = build_objective_config(prepared.config, model_args, prepared.collator)
+    costs = _make_costs(prepared, search_args, training_args, folder)
+    limit_space(search_args, costs)
     trainer = _train_supernet(
         config, model_args, prepared, optimization, search_args, training_args
     )
@@ -110,13 +116,12 @@ def search_architecture(
     cast(nn.Module, supernet).to(training_args.device)
     search = ArchitectureSearch(
         Evaluator(supernet, _make_batches(trainer, prepared, search_args.num_scoring_rows)),
-        _make_costs(
-            prepared.config, prepared, search_args, training_args, folder, trainer.accelerator
-        ),
+        costs,
         search_args,
         folder,
         training_args.seed,
         trainer.accelerator,
+        identify_weights(Path(training_args.output_dir)),
     )
     generations = search.run()
     result = search.summarize(generations)
@@ -191,31 +196,39 @@ def _make_batches(trainer: Trainer, prepared: PreparedRun, num_rows: int) -> lis
     ]
 
 
+def identify_weights(folder: Path) -> str:
+    """Returns a name for the weights in a model's folder, the same for the same weights."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("model*.safetensors")):
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]
+
+
 def _make_costs(
-    config: LayerOrderConfig,
     prepared: PreparedRun,
     search_args: SearchArguments,
     training_args: TrainingArguments,
     folder: Path,
-    accelerator: Accelerator,
 ) -> Costs:
     length = prepared.training_data.stages[0].max_seq_length
     latency = None
     if search_args.max_latency is not None or "latency" in search_args.objectives:
         path = folder / LATENCY_FILE
         # Measured once: the same times for every start and process.
-        if training_args.should_save and not path.is_file():
-            table = LatencyTable.measure(
-                config,
-                training_args.per_device_eval_batch_size,
-                length,
-                _LATENCY_REPEATS,
-                training_args.device,
-            )
-            write_json(path, dataclasses.asdict(table))
-        accelerator.wait_for_everyone()
+        with training_args.main_process_first(desc="measuring times"):
+            if not path.is_file():
+                table = LatencyTable.measure(
+                    prepared.config,
+                    training_args.per_device_eval_batch_size,
+                    length,
+                    _LATENCY_REPEATS,
+                    training_args.device,
+                )
+                write_json(path, dataclasses.asdict(table))
         latency = LatencyTable(**json.loads(path.read_text(encoding="utf-8")))
-    return Costs(config, length, latency)
+    return Costs(prepared.config, length, latency)
 
 
 def _check_ranking(
@@ -257,6 +270,7 @@ def _check_ranking(
         seeds,
         train,
         search.folder / "rank_check",
+        arguments.rank_check_steps,
         training_args.should_save,
     )
     return summarize({order: search.history[order]["metrics"] for order in orders}, trained)

@@ -53,6 +53,7 @@ def train_orders(
     seeds: Sequence[int],
     train: Callable[[str, int, Path], Mapping[str, float]],
     folder: Path,
+    num_steps: int,
     is_main_process: bool,
 ) -> dict[str, list[dict[str, float]]]:
     """Trains orders from scratch; what an earlier start has trained is taken from the folder.
@@ -62,6 +63,7 @@ def train_orders(
         seeds: Each order is trained once with each.
         train: Trains an order with a seed in a folder, and returns its metrics.
         folder: Holds a file of metrics for each training.
+        num_steps: Optimizer steps of each training.
         is_main_process: Whether this process writes.
 
     Returns:
@@ -70,13 +72,13 @@ def train_orders(
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, list[dict[str, float]]] = {order: [] for order in orders}
     for number, (order, seed) in enumerate((o, s) for o in orders for s in seeds):
-        path = folder / f"{order.replace(' ', '-')}-seed-{seed}.json"
+        path = folder / f"{order.replace(' ', '-')}-steps-{num_steps}-seed-{seed}.json"
         if path.is_file():
             results[order].append(json.loads(path.read_text(encoding="utf-8")))
             continue
         total = len(orders) * len(seeds)
         logger.info("rank check: training %s of %s, %s, seed %s", number + 1, total, order, seed)
-        metrics = train(order, seed, path.with_suffix(""))
+        metrics = train(order, seed, folder)
         accuracy = next(metrics[name] for name in _ACCURACIES if name in metrics)
         result = {"accuracy": float(accuracy), "loss": float(metrics["eval_loss"])}
         if is_main_process:

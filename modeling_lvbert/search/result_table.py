@@ -16,8 +16,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-_HEADING = """| Order | | Accuracy | Loss | Best's gain in accuracy | Parameters | FLOPs |
-|---|---|---|---|---|---|---|"""
+_COLUMNS = (
+    "Order",
+    "",
+    "Accuracy",
+    "Loss",
+    "Best's gain in accuracy",
+    "Parameters without heads",
+    "FLOPs",
+)
+_HEADING = f"| {' | '.join(_COLUMNS)} |\n|{'---|' * len(_COLUMNS)}"
 
 
 def format_result(result: Mapping[str, Any]) -> str:

@@ -103,7 +103,8 @@ def test_two_steps_run_on_the_cpu(name, tmp_path, project_root):
     result = subprocess.run(
         [
             sys.executable, "-m", "accelerate.commands.launch", "--config_file",
-            f"examples/accelerate/{name}", f"--main_process_port={port}", "examples/run_pretraining.py",
+            f"examples/accelerate/{name}", f"--main_process_port={port}",
+            "examples/run_pretraining.py",
             "--model_size=tiny", "--hidden_size=16", "--num_attention_heads=2",
             "--intermediate_size=32", "--vocab_size=300", f"--train_file={tmp_path / 'corpus.txt'}",
             "--max_seq_length=24", "--per_device_train_batch_size=4", "--max_steps=2",

@@ -97,7 +97,7 @@ def test_a_given_tokenizer_is_used(corpus_file, documents, tmp_path, tokenizer):
         (["--per_device_eval_batch_size=0"], "per_device_eval_batch_size 0"),
         (["--gradient_accumulation_steps=0"], "gradient_accumulation_steps 0"),
         (["--report_to=bogus"], "bogus is not supported"),
-        (["--resume_from_checkpoint=nowhere"], "resume_from_checkpoint 'nowhere': leave it out"),
+        (["--resume_from_checkpoint=nowhere"], "resume_from_checkpoint 'nowhere': must be None"),
         (["--preprocessing_num_workers=0"], "preprocessing_num_workers 0"),
         (["--initializer_range=nan"], "initializer_range nan"),
         (["--layer_norm_eps=inf"], "layer_norm_eps inf"),

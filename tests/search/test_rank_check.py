@@ -38,12 +38,15 @@ def test_each_training_is_kept_and_not_repeated(tmp_path):
         return {"eval_loss": len(order) + seed, "eval_masked_accuracy": 0.25}
 
     orders = ["sf", "d s"]
-    first = train_orders(orders, [1, 2], train, tmp_path, is_main_process=True)
+    first = train_orders(orders, [1, 2], train, tmp_path, 5, is_main_process=True)
     assert asked == [("sf", 1), ("sf", 2), ("d s", 1), ("d s", 2)]
     assert first["d s"] == [{"accuracy": 0.25, "loss": 4.0}, {"accuracy": 0.25, "loss": 5.0}]
-    again = train_orders([*orders, "fff"], [1, 2], train, tmp_path, is_main_process=True)
+    again = train_orders([*orders, "fff"], [1, 2], train, tmp_path, 5, is_main_process=True)
     assert asked[4:] == [("fff", 1), ("fff", 2)]
     assert {order: again[order] for order in orders} == first
+    # Another number of steps is another training.
+    train_orders(["sf"], [1], train, tmp_path, 6, is_main_process=True)
+    assert asked[6:] == [("sf", 1)]
 
 
 def test_orders_with_a_convolution_are_ranked_by_themselves():
