@@ -315,7 +315,7 @@ def parse_arguments(
         arguments = _read_options(arguments[0])
     if TrainingArguments in kinds:
         parser.set_defaults(report_to=default_report_to())
-    if recipe := _find_recipe(arguments):
+    if (recipe := _find_recipe(arguments)) is not None:
         parser.set_defaults(**list_option_defaults(recipe, torch.cuda.is_available()))
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
 
@@ -495,6 +495,11 @@ def check_training_arguments(training_args: TrainingArguments) -> None:
 
 
 def _check_fixed_options(training_args: TrainingArguments) -> None:
+    if training_args.save_strategy == "best" and training_args.metric_for_best_model is None:
+        raise ValueError("save_strategy 'best': metric_for_best_model is needed")
+    gathered = training_args.eval_accumulation_steps
+    if gathered is not None and gathered < 1:
+        raise ValueError(f"eval_accumulation_steps {gathered}: must be at least 1")
     for name, (allowed, reason) in _FIXED_OPTIONS.items():
         if (value := getattr(training_args, name)) != allowed:
             raise ValueError(f"{name} {value!r}: must be {allowed!r}, {reason}")

@@ -52,6 +52,7 @@ from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_conf
 from .embedded_corpus import load_embedded_corpus
 from .masking import MaskingCollator, check_masking, find_special_ids
 from .packing import bind_packing, check_packing, pack_corpus
+from .published_packing import find_paragraph_id
 from .recipes import describe_effective, write_effective_recipe
 from .rows import TrainingData
 from .stages import Stage, format_stages
@@ -146,11 +147,11 @@ def prepare_run(
 def _check_packing_for(
     model_args: ModelArguments, data_args: DataArguments, tokenizer: PreTrainedTokenizerBase | None
 ) -> None:
-    if (
-        tokenizer is None
-        and data_args.packing == "sentences"
-        and model_args.model_family != "elcbert"
-    ):
+    if data_args.packing != "sentences":
+        return
+    if tokenizer is not None:
+        find_paragraph_id(tokenizer)
+    elif model_args.model_family != "elcbert":
         raise ValueError(
             "packing 'sentences' needs a tokenizer with [PAR], which ELC-BERT's kind has: give "
             "tokenizer_name, or take another packing"
