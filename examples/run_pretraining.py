@@ -49,7 +49,7 @@ def main(
     training_args: TrainingArguments,
 ) -> dict[str, float]:
     """Trains, saves the model and returns the metrics of validation."""
-    chosen = optimization.list_chosen()
+    chosen = optimization.list_chosen(training_args)
     prepared = prepare_run(model_args, config_args, data_args, training_args, chosen)
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     set_seed(training_args.seed)

@@ -506,13 +506,11 @@ def _check_fixed_options(training_args: TrainingArguments) -> None:
 
 
 def _check_length_of_run(training_args: TrainingArguments) -> None:
-    max_steps, warmup = training_args.max_steps, training_args.warmup_steps
+    max_steps = training_args.max_steps
     if max_steps == 0 or max_steps < -1:
         raise ValueError(f"max_steps {max_steps}: must be at least 1, or -1 to count epochs")
     if max_steps == -1 and training_args.num_train_epochs <= 0:
         raise ValueError(f"num_train_epochs {training_args.num_train_epochs}: must be above 0")
-    if max_steps > 0 and warmup > max_steps:
-        raise ValueError(f"warmup_steps {warmup}: at most max_steps {max_steps}")
 
 
 def check_size(config: LayerOrderConfig) -> None:

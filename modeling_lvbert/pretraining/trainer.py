@@ -146,8 +146,19 @@ class OptimizationSettings:
         if self.ema_decay is not None and not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay {self.ema_decay}: must be from 0 to below 1")
 
-    def list_chosen(self) -> dict[str, Any]:
-        """Returns the settings that are no defaults: a part of what a run is."""
+    def list_chosen(self, args: TrainingArguments) -> dict[str, Any]:
+        """Returns the settings that are no defaults: a part of what a run is.
+
+        Args:
+            args: Arguments of training that go with them.
+
+        Raises:
+            ValueError: The schedule's warm-up is longer than the run.
+        """
+        if self.schedule is not None and 0 < args.max_steps < args.warmup_steps:
+            raise ValueError(
+                f"warmup_steps {args.warmup_steps}: at most max_steps {args.max_steps}"
+            )
         return {
             item.name: getattr(self, item.name)
             for item in fields(self)

@@ -102,7 +102,7 @@ def search_architecture(
         )
     training_args.output_dir = str(folder / SUPERNET_FOLDER)
     config_args.layer_order = make_supernet_order(search_args.num_layers, model_args.model_family)
-    settings = {**_list_settings(search_args), **optimization.list_chosen()}
+    settings = {**_list_settings(search_args), **optimization.list_chosen(training_args)}
     prepared = prepare_run(model_args, config_args, data_args, training_args, settings)
     record_recipe(model_args, config_args, data_args, optimization, training_args)
     config = build_objective_config(prepared.config, model_args, prepared.collator)

@@ -59,8 +59,8 @@ def test_files_become_one_corpus_that_can_be_loaded(example, files, tmp_path, ca
         (["cbt={binary}"], "a binary file"),
         (["cbt={wiki}", "cbt={empty}"], "the file holds no text"),
         (["cbt={wiki}", "--output_file={wiki}"], "is also the input of cbt"),
-        (["cbt={wiki}", "--output_file={folder}"], "no file in an existing folder"),
-        (["cbt={wiki}", "--output_file={folder}/no/file"], "no file in an existing folder"),
+        (["cbt={wiki}", "--output_file={folder}"], "is no ordinary file"),
+        (["cbt={wiki}", "--output_file={folder}/no/file"], "its folder does not exist"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(example, files, tmp_path, arguments, message):

@@ -71,7 +71,9 @@ def log_to_console():
 
 
 def train(folder, **options):
-    settings = {"use_cpu": True, "report_to": "none", "dataloader_pin_memory": False, **options}
+    # Its default depends on how much the libraries log.
+    settings = {"use_cpu": True, "report_to": "none", "disable_tqdm": False, **options}
+    settings["dataloader_pin_memory"] = False
     args = TrainingArguments(
         output_dir=str(folder), max_steps=4, logging_steps=1, save_strategy="no", **settings
     )
