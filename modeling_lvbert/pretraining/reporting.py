@@ -13,7 +13,9 @@
 # limitations under the License.
 """Where a run's progress is shown: the bar, TensorBoard's events and the log history."""
 
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
@@ -25,10 +27,14 @@ from .progress import ProgressWithSpeed
 
 # Folder of TensorBoard's events in a run's folder.
 EVENTS_FOLDER = "runs"
+_WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
 
 
 def default_report_to() -> list[str]:
     """Returns what a run reports to where the user does not say: TensorBoard where installed."""
+    # Where it finds this module, TensorBoard does without TensorFlow, which takes seconds to load
+    # and talks of its own matters.
+    sys.modules.setdefault(_WITHOUT_TENSORFLOW, ModuleType(_WITHOUT_TENSORFLOW))
     return ["tensorboard"] if is_tensorboard_available() else []
 
 
