@@ -10,7 +10,6 @@ checkpoint. All options may come from one .json or .yaml file instead.
 """
 
 import logging
-import sys
 from typing import Any
 
 from transformers import TrainingArguments, set_seed
@@ -19,12 +18,11 @@ from modeling_lvbert.pretraining.arguments import (
     ConfigArguments,
     DataArguments,
     ModelArguments,
-    parse_arguments,
 )
 from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
 from modeling_lvbert.pretraining.figures import draw_run_figures
-from modeling_lvbert.pretraining.launching import start_missing_processes
+from modeling_lvbert.pretraining.launching import run_script
 from modeling_lvbert.pretraining.preparation import (
     build_model,
     build_objective_config,
@@ -38,6 +36,13 @@ from modeling_lvbert.pretraining.trainer import (
 )
 
 logger = logging.getLogger("run_pretraining")
+KINDS = (
+    ModelArguments,
+    ConfigArguments,
+    DataArguments,
+    OptimizationSettings,
+    TrainingArguments,
+)
 TRAINERS = {"mlm": MaskedLanguageModelingTrainer, "electra": ElectraTrainer}
 
 
@@ -78,25 +83,7 @@ def main(
 
 def run(arguments: list[str] | None = None) -> None:
     """Runs the command line; what the user got wrong becomes one line and exit code 1."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-    if arguments is None:
-        start_missing_processes()
-    try:
-        kinds = (
-            ModelArguments,
-            ConfigArguments,
-            DataArguments,
-            OptimizationSettings,
-            TrainingArguments,
-        )
-        main(*parse_arguments(kinds, arguments, __doc__))
-    except (ValueError, OSError, ImportError) as error:
-        logger.debug("where it came from", exc_info=True)
-        sys.exit(f"error: {' '.join(str(error).split())}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted: the same command goes on from the last complete checkpoint")
+    run_script(main, KINDS, arguments, __doc__)
 
 
 if __name__ == "__main__":

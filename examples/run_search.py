@@ -10,7 +10,6 @@ another corpus, and every option of run_pretraining.py is one here. Started agai
 @runs/search` then trains the best order from scratch.
 """
 
-import logging
 import sys
 from typing import Any
 
@@ -20,15 +19,13 @@ from modeling_lvbert.pretraining.arguments import (
     ConfigArguments,
     DataArguments,
     ModelArguments,
-    parse_arguments,
 )
-from modeling_lvbert.pretraining.launching import start_missing_processes
+from modeling_lvbert.pretraining.launching import run_script
 from modeling_lvbert.pretraining.trainer import OptimizationSettings
 from modeling_lvbert.search.arguments import SearchArguments
 from modeling_lvbert.search.pipeline import search_architecture
 from modeling_lvbert.search.result_table import format_result
 
-logger = logging.getLogger("run_search")
 KINDS = (
     ModelArguments,
     ConfigArguments,
@@ -48,18 +45,7 @@ def main(*arguments: Any) -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Runs the command line; what the user got wrong becomes one line and exit code 1."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-    if arguments is None:
-        start_missing_processes()
-    try:
-        main(*parse_arguments(KINDS, arguments, __doc__))
-    except (ValueError, OSError, ImportError) as error:
-        logger.debug("where it came from", exc_info=True)
-        sys.exit(f"error: {' '.join(str(error).split())}")
-    except KeyboardInterrupt:
-        sys.exit("interrupted: the same command goes on where it was")
+    run_script(main, KINDS, arguments, __doc__)
 
 
 if __name__ == "__main__":

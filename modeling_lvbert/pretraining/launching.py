@@ -20,6 +20,8 @@ nothing. `start_missing_processes` starts the N that were asked for, by torch's 
 import logging
 import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import torch
@@ -30,7 +32,38 @@ from accelerate.commands.launch import (
     launch_command_parser,
 )
 
+from .arguments import parse_arguments
+
 logger = logging.getLogger(__name__)
+
+
+def run_script(
+    main: Callable[..., Any],
+    kinds: Sequence[Any],
+    arguments: Sequence[str] | None,
+    description: str | None,
+) -> None:
+    """Runs a script's command line; what the user got wrong becomes one line and exit code 1.
+
+    Args:
+        main: Called with the parsed dataclasses.
+        kinds: The dataclasses.
+        arguments: The command line; the process's own if None.
+        description: Text of `--help`.
+    """
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    if arguments is None:
+        start_missing_processes()
+    try:
+        main(*parse_arguments(kinds, arguments, description))
+    except (ValueError, OSError, ImportError) as error:
+        logger.debug("where it came from", exc_info=True)
+        sys.exit(f"error: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command goes on from where it was saved")
+
 
 # Set by whatever launcher has started this process as one of several.
 _RANK_VARIABLES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")

@@ -20,6 +20,7 @@ parameters without a gradient alone, moments and weight decay included.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, cast
 
@@ -57,7 +58,7 @@ def _split_for_speed(parameters: list[Tensor]) -> list[list[Tensor]]:
     return [[parameter] for parameter in parameters]
 
 
-class _MomentOptimizer(torch.optim.Optimizer):
+class _MomentOptimizer(torch.optim.Optimizer, ABC):
     """Keeps both moments of every parameter; a subclass says what moves the parameters."""
 
     def __init__(
@@ -91,8 +92,9 @@ class _MomentOptimizer(torch.optim.Optimizer):
                 torch._foreach_add_(parameters, updates, alpha=-group["lr"])
         return loss
 
+    @abstractmethod
     def _compute_updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-        raise NotImplementedError
+        """Returns what is subtracted from each parameter, times the learning rate."""
 
     def _advance(
         self, parameters: list[Tensor], group: dict[str, Any]

@@ -45,8 +45,8 @@ from .evolution import (
     evolve,
     pareto_front,
 )
-from .fitness import Evaluator, Score
-from .history import Entry, History
+from .fitness import Evaluator, Score, find_fitness
+from .history import History
 from .supernet import Supernet, extract
 
 logger = logging.getLogger(__name__)
@@ -176,16 +176,15 @@ class ArchitectureSearch:
 
     def rank(self, orders: Iterable[str]) -> list[str]:
         """Returns orders, the highest fitness first; among equals the first in the alphabet."""
-        fitness = {order: self._find_fitness(self.history[order]) for order in sorted(orders)}
+        fitness = {order: self._find_fitness(order) for order in sorted(orders)}
         return sorted(fitness, key=lambda order: fitness[order], reverse=True)
 
     def choose_best(self, orders: Iterable[str]) -> str:
         """Returns the order of the highest fitness; among equals the first in the alphabet."""
         return self.rank(orders)[0]
 
-    def _find_fitness(self, entry: Entry) -> tuple[float, float]:
-        accuracy, loss = entry["metrics"]["accuracy"], -entry["metrics"]["loss"]
-        return (accuracy, loss) if self.arguments.fitness == "accuracy" else (loss, accuracy)
+    def _find_fitness(self, order: str) -> tuple[float, float]:
+        return find_fitness(self.history[order]["metrics"], self.arguments.fitness)
 
     def _score(self, candidates: list[Candidate]) -> dict[str, tuple[float, ...]]:
         """Returns the values of candidates, from the history where they are known."""
@@ -206,8 +205,7 @@ class ArchitectureSearch:
         return {item.order: self._list_values(item.order) for item in candidates}
 
     def _list_values(self, order: str) -> tuple[float, ...]:
-        entry = self.history[order]
-        fitness = self._find_fitness(entry)
+        entry, fitness = self.history[order], self._find_fitness(order)
         if self.arguments.objectives == ["fitness"]:
             return fitness
         return tuple(

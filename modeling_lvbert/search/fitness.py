@@ -18,7 +18,7 @@ row; the standard errors say how far that goes. Orders that begin alike share th
 their beginning.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,17 @@ from .supernet import ElectraSupernet, Supernet, find_encoder
 # Columns of the sums of each row: nats, hits and number of tokens.
 LOSS, HITS, COUNT = 0, 1, 2
 FITNESSES = ("accuracy", "loss")
+
+
+def find_fitness(metrics: Mapping[str, float], name: str) -> tuple[float, float]:
+    """Returns what orders are compared by, higher is better; the second value breaks ties.
+
+    Args:
+        metrics: An order's `accuracy` and `loss`.
+        name: One of `FITNESSES`.
+    """
+    accuracy, loss = metrics["accuracy"], -metrics["loss"]
+    return (accuracy, loss) if name == "accuracy" else (loss, accuracy)
 
 
 @dataclass(frozen=True)
@@ -91,15 +102,6 @@ class Score:
 
     accuracy: Estimate
     loss: Estimate
-
-    def fitness(self, name: str) -> tuple[float, float]:
-        """Returns what orders are compared by, higher is better; the second breaks ties.
-
-        Args:
-            name: One of `FITNESSES`.
-        """
-        values = (self.accuracy.value, -self.loss.value)
-        return values if name == "accuracy" else (values[1], values[0])
 
     def to_metrics(self) -> dict[str, float]:
         """Returns values and standard errors by name."""

@@ -16,7 +16,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +80,6 @@ class History:
                 os.fsync(file.fileno())
                 self._size = file.tell()
         self.entries.update({entry["order"]: entry for entry in entries})
-
-    def select(self, orders: Sequence[str]) -> Mapping[str, Entry]:
-        """Returns the entries of some orders."""
-        return {order: self.entries[order] for order in orders}
 
 
 def _read_entries(path: Path) -> Iterator[tuple[Entry, int]]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ..layer_order import LAYER_NAMES, join_letters, split_words
 from ..pretraining.figures import can_draw, new_figure, write_figure
 from .evolution import pareto_front, select
+from .fitness import find_fitness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -229,11 +230,7 @@ def plot_order_strip(orders: Mapping[str, str]) -> "Figure":
 
 def _rank_values(history: Entries, fitness: str) -> dict[str, tuple[float, float]]:
     """Returns values by order, higher is better, the other metric where the fitness ties."""
-    scores = {}
-    for entry in history:
-        accuracy, loss = entry["metrics"]["accuracy"], -entry["metrics"]["loss"]
-        scores[entry["order"]] = (loss, accuracy) if fitness == "loss" else (accuracy, loss)
-    return scores
+    return {entry["order"]: find_fitness(entry["metrics"], fitness) for entry in history}
 
 
 def _name(letter: str) -> str:

@@ -21,7 +21,7 @@ _COLUMNS = (
     "",
     "Accuracy",
     "Loss",
-    "Best's gain in accuracy",
+    "Best's gain in {}",
     "Parameters without heads",
     "FLOPs",
 )
@@ -36,10 +36,11 @@ def format_result(result: Mapping[str, Any]) -> str:
     Args:
         result: Content of `search_result.json`, with `rank_check` where there was one.
     """
+    fitness = result["settings"]["fitness"]
     best = {"order": result["best_order"], **result["fitness"]}
     best |= {name: result[name] for name in ("parameters", "flops")}
-    lines = [_HEADING, _format_row("best", best)]
-    lines += [_format_row(name, entry) for name, entry in result["baselines"].items()]
+    lines = [_HEADING.format(fitness), _format_row("best", best, fitness)]
+    lines += [_format_row(name, entry, fitness) for name, entry in result["baselines"].items()]
     lines.append("")
     lines.append(
         f"{result['evaluated']} orders were scored on {result['scored_rows']} rows; "
@@ -53,11 +54,12 @@ def format_result(result: Mapping[str, Any]) -> str:
 _CHECKED = {"all": "all orders", "with_convolution": "orders that contain a convolution"}
 
 
-def _format_row(name: str, entry: Mapping[str, Any]) -> str:
-    gain = ""
-    if "best_accuracy_minus_this" in entry:
-        error = entry["best_accuracy_minus_this_paired_standard_error"]
-        gain = f"{entry['best_accuracy_minus_this']:+.4f} ± {error:.4f}"
+def _format_row(name: str, entry: Mapping[str, Any], fitness: str) -> str:
+    gain, key = "", f"best_{fitness}_minus_this"
+    if key in entry:
+        # A lower loss is a gain.
+        value = entry[key] if fitness == "accuracy" else -entry[key]
+        gain = f"{value:+.4f} ± {entry[f'{key}_paired_standard_error']:.4f}"
     accuracy = f"{entry['accuracy']:.4f} ± {entry['accuracy_standard_error']:.4f}"
     loss = f"{entry['loss']:.4f} ± {entry['loss_standard_error']:.4f}"
     return (

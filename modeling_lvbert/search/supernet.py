@@ -21,6 +21,7 @@ orders. The paper's own supernet is not published; ours is a Single-Path One-Sho
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
@@ -61,7 +62,7 @@ def split_genes(layer_order: str, has_words: bool) -> list[str]:
     return [*genes[:-1], genes[-1].strip()]
 
 
-class PathEncoder(nn.Module):
+class PathEncoder(nn.Module, ABC):
     """Layers of every letter at every position, walked along one order or a tree of them.
 
     A subclass says what a walk carries from one position to the next; its states are never changed
@@ -80,25 +81,25 @@ class PathEncoder(nn.Module):
             for place in range(len(join_letters(config.layer_order)))
         )
 
+    @abstractmethod
     def build_layer(self, config: Any, letter: str, place: int) -> nn.Module:
         """Returns a new layer."""
-        raise NotImplementedError
 
     def get_layer(self, place: int, gene: str) -> nn.Module:
         """Returns the layer that a gene chooses at a position."""
         return cast(nn.ModuleDict, self.positions[place])[gene[0]]
 
+    @abstractmethod
     def begin(self, hidden_states: Tensor) -> Any:
         """Returns the state before the first position."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, state: Any, place: int, gene: str, context: dict[str, Any]) -> Any:
         """Returns the state after a position."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, state: Any) -> Tensor:
         """Returns the encoder's output, (batch, seq, hidden), from the state after the last."""
-        raise NotImplementedError
 
     def walk(
         self,

@@ -1,10 +1,8 @@
 """A supernet trained by several processes takes the same paths and steps as by one."""
 
 import os
-import random
 import sys
 
-import datasets
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,33 +11,13 @@ from transformers import TrainingArguments
 from modeling_lvbert import ELCBertConfig, LVBertConfig
 from modeling_lvbert.pretraining.electra import ElectraConfig, derive_generator_config
 from modeling_lvbert.pretraining.masking import MaskingCollator
-from modeling_lvbert.pretraining.packing import pack_corpus
 from modeling_lvbert.pretraining.rows import TrainingData
 from modeling_lvbert.pretraining.stages import Stage
-from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
 from modeling_lvbert.search.supernet import build_supernet, make_supernet_order
 from modeling_lvbert.search.supernet_trainer import ElectraSupernetTrainer, SupernetTrainer
 from tests.pretraining.test_distributed import fork
 
 NUM_LAYERS, NUM_STEPS = 4, 4
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    rng = random.Random(0)
-    words = "sea bird rain machine fire ship garden village story old small new"
-    texts = [" ".join(rng.choices(words.split(), k=30)) for _ in range(12)]
-    return datasets.Dataset.from_dict({"text": texts})
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus):
-    return train_tokenizer(corpus, "lvbert", 400, 64)
-
-
-@pytest.fixture(scope="module")
-def rows(corpus, tokenizer):
-    return pack_corpus(corpus, tokenizer, 16)
 
 
 def train(kind, sampling, tokenizer, rows, folder, batch_size):

@@ -1,6 +1,3 @@
-import random
-
-import datasets
 import pytest
 import torch
 from transformers import TrainerCallback, TrainingArguments
@@ -9,33 +6,13 @@ from modeling_lvbert import ELCBertConfig, LVBertConfig
 from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra import ElectraConfig, derive_generator_config
 from modeling_lvbert.pretraining.masking import MaskingCollator
-from modeling_lvbert.pretraining.packing import pack_corpus
 from modeling_lvbert.pretraining.rows import TrainingData
 from modeling_lvbert.pretraining.stages import Stage
-from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
 from modeling_lvbert.pretraining.trainer import OptimizationSettings
 from modeling_lvbert.search.supernet import build_supernet, make_supernet_order
 from modeling_lvbert.search.supernet_trainer import ElectraSupernetTrainer, SupernetTrainer
 
 NUM_LAYERS = 4
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    rng = random.Random(0)
-    words = "sea bird rain machine fire ship garden village story old small new"
-    texts = [" ".join(rng.choices(words.split(), k=30)) for _ in range(12)]
-    return datasets.Dataset.from_dict({"text": texts})
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus):
-    return train_tokenizer(corpus, "lvbert", 400, 64)
-
-
-@pytest.fixture(scope="module")
-def rows(corpus, tokenizer):
-    return pack_corpus(corpus, tokenizer, 16)
 
 
 class Recorder(TrainerCallback):
