@@ -22,6 +22,7 @@ from modeling_lvbert.pretraining.arguments import (
 from modeling_lvbert.pretraining.checkpoints import find_last_checkpoint
 from modeling_lvbert.pretraining.electra_trainer import ElectraTrainer
 from modeling_lvbert.pretraining.figures import draw_run_figures
+from modeling_lvbert.pretraining.initial_model import load_initial_weights
 from modeling_lvbert.pretraining.launching import run_script
 from modeling_lvbert.pretraining.preparation import (
     build_model,
@@ -60,6 +61,8 @@ def main(
     set_seed(training_args.seed)
     config = build_objective_config(prepared.config, model_args, prepared.collator)
     model = build_model(config)
+    if model_args.model_name_or_path is not None:
+        load_initial_weights(model, model_args.model_name_or_path)
     logger.info("%s parameters, %s", model.num_parameters(), prepared.training_data.describe())
     trainer = TRAINERS[model_args.objective](
         model,

@@ -22,7 +22,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -130,6 +130,13 @@ class ModelArguments:
         default="small",
         metadata={
             "help": "A published size: small, medium (lvbert only) or base; or tiny, for trials."
+        },
+    )
+    model_name_or_path: str | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": "Go on with a saved model's weights, sizes, order and tokenizer, for example "
+            "with a search's `best`; absent: new weights."
         },
     )
     recipe: str | None = dataclasses.field(
@@ -291,8 +298,24 @@ def _make_config_arguments() -> type:
 ConfigArguments = _make_config_arguments()
 
 
+def list_recipe_defaults(arguments: Sequence[str]) -> dict[str, Any]:
+    """Returns the values of the pre-training recipe that a command line names, by option.
+
+    Args:
+        arguments: The command line.
+
+    Raises:
+        ValueError: There is no such recipe.
+    """
+    recipe = _find_recipe(arguments)
+    return {} if recipe is None else list_option_defaults(recipe, torch.cuda.is_available())
+
+
 def parse_arguments(
-    kinds: Sequence[Any], arguments: Sequence[str] | None, description: str | None
+    kinds: Sequence[Any],
+    arguments: Sequence[str] | None,
+    description: str | None,
+    list_defaults: Callable[[Sequence[str]], dict[str, Any]] = list_recipe_defaults,
 ) -> tuple:
     """Parses a command line, or the single `.json` or `.yaml` file that it names, into dataclasses.
 
@@ -300,6 +323,7 @@ def parse_arguments(
         kinds: The dataclasses.
         arguments: The command line; the process's own if None.
         description: Text of `--help`.
+        list_defaults: Given the command line, returns defaults that depend on it, by option.
 
     Raises:
         ValueError: The file is missing or damaged, or there are names that are no option.
@@ -315,8 +339,7 @@ def parse_arguments(
         arguments = _read_options(arguments[0])
     if TrainingArguments in kinds:
         parser.set_defaults(report_to=default_report_to())
-    if (recipe := _find_recipe(arguments)) is not None:
-        parser.set_defaults(**list_option_defaults(recipe, torch.cuda.is_available()))
+    parser.set_defaults(**list_defaults(arguments))
     return parser.parse_args_into_dataclasses(arguments, look_for_args_file=False)
 
 

@@ -32,7 +32,7 @@ from accelerate.commands.launch import (
     launch_command_parser,
 )
 
-from .arguments import parse_arguments
+from .arguments import list_recipe_defaults, parse_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ def run_script(
     kinds: Sequence[Any],
     arguments: Sequence[str] | None,
     description: str | None,
+    list_defaults: Callable[[Sequence[str]], dict[str, Any]] = list_recipe_defaults,
 ) -> None:
     """Runs a script's command line; what the user got wrong becomes one line and exit code 1.
 
@@ -50,6 +51,7 @@ def run_script(
         kinds: The dataclasses.
         arguments: The command line; the process's own if None.
         description: Text of `--help`.
+        list_defaults: Given the command line, returns defaults that depend on it, by option.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
@@ -57,7 +59,7 @@ def run_script(
     if arguments is None:
         start_missing_processes()
     try:
-        main(*parse_arguments(kinds, arguments, description))
+        main(*parse_arguments(kinds, arguments, description, list_defaults))
     except (ValueError, OSError, ImportError) as error:
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")

@@ -50,6 +50,7 @@ from .checkpoints import claim_output_dir
 from .corpus import load_corpus, load_file
 from .electra import ElectraConfig, ElectraForPreTraining, derive_generator_config
 from .embedded_corpus import load_embedded_corpus
+from .initial_model import adopt_saved_model
 from .masking import MaskingCollator, check_masking, find_special_ids
 from .packing import bind_packing, check_packing, pack_corpus
 from .published_packing import find_paragraph_id
@@ -103,6 +104,7 @@ def prepare_run(
     """
     check_training_arguments(training_args)
     check_numbers(model_args, config_args, data_args)
+    adopt_saved_model(model_args, config_args, data_args)
     if config_args.layer_order is not None:
         config_args.layer_order = resolve_layer_order(
             config_args.layer_order, model_args.model_family

@@ -261,14 +261,21 @@ class ResumableTrainer(Trainer):
                 logger.info("going on from %s", checkpoint)
                 self._find_stream_position(checkpoint)
             trained = self.train(resume_from_checkpoint=checkpoint).metrics
-        folder = Path(str(self.args.output_dir))
-        is_saved = (folder / _RESULTS_FILE).is_file() and any(folder.glob("model*.safetensors"))
-        if not is_end or not is_saved:
+        if not is_end or not self._is_saved():
             self.save_model()
             self.save_state()
             self.log_metrics("train", trained)
             # The last file of a finished run.
             self.save_metrics("train", trained)
+
+    def is_finished(self) -> bool:
+        """Tells whether an earlier start has trained to the end and saved the model."""
+        folder = str(self.args.output_dir)
+        return self._is_saved() and _is_end(folder, self._plan.num_steps)
+
+    def _is_saved(self) -> bool:
+        folder = Path(str(self.args.output_dir))
+        return (folder / _RESULTS_FILE).is_file() and any(folder.glob("model*.safetensors"))
 
     def _check_start(self, checkpoint: str | None) -> None:
         step = 0 if checkpoint is None else read_state(checkpoint)["global_step"]

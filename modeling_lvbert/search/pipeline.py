@@ -35,6 +35,7 @@ from ..pretraining.preparation import (
     prepare_run,
     record_recipe,
 )
+from ..pretraining.resumable_trainer import ResumableTrainer
 from ..pretraining.rows import PackedRows
 from ..pretraining.trainer import (
     VALIDATION_SEED,
@@ -94,6 +95,11 @@ def search_architecture(
     if config_args.layer_order is not None:
         raise ValueError(
             f"layer_order {config_args.layer_order!r}: the search finds it; give num_layers"
+        )
+    if model_args.model_name_or_path is not None:
+        raise ValueError(
+            f"model_name_or_path {model_args.model_name_or_path!r}: a supernet begins with new "
+            "weights; leave it out"
         )
     folder = Path(str(training_args.output_dir))
     if folder.is_dir() and any(folder.iterdir()) and not (folder / SUPERNET_FOLDER).is_dir():
@@ -159,7 +165,7 @@ def _train_supernet(
     optimization: OptimizationSettings,
     search_args: SearchArguments,
     training_args: TrainingArguments,
-) -> Trainer:
+) -> ResumableTrainer:
     set_seed(training_args.seed)
     supernet = build_supernet(config)
     logger.info(
@@ -176,7 +182,12 @@ def _train_supernet(
         optimization=optimization,
         path_sampling=search_args.path_sampling,
     )
-    trainer.train_from(find_last_checkpoint(str(training_args.output_dir)))
+    checkpoint = find_last_checkpoint(str(training_args.output_dir))
+    # Without checkpoints, what is saved at the end tells.
+    if checkpoint is None and trainer.is_finished():
+        logger.info("%s is finished: nothing to train", training_args.output_dir)
+    else:
+        trainer.train_from(checkpoint)
     return trainer
 
 

@@ -110,14 +110,25 @@ def test_the_winner_is_trained_from_scratch_and_from_its_inherited_weights(
     kind, folder = searched
     flags = [
         *KINDS[kind][:3], *SIZES[:6], "--per_device_train_batch_size=4", "--max_steps=1",
-        "--save_strategy=no", f"--train_file={corpus_file}", f"--output_dir={tmp_path / 'run'}",
-        f"--layer_order=@{folder}", *QUIET,
+        "--save_strategy=no", f"--train_file={corpus_file}", *QUIET,
     ]  # fmt: skip
-    flags = [flag for flag in flags if not flag.startswith(("--path", "--fitness"))]
-    load("run_pretraining").run(flags)
+    flags = [flag for flag in flags if not flag.startswith(("--path", "--fitness", "--vocab"))]
     order = read(folder, "search_result")["best_order"]
-    assert read(tmp_path / "run", "config")["layer_order"] == order
-    assert read(tmp_path / "run", "run")["layer_order"] == order
+    scratch = [f"--layer_order=@{folder}", f"--tokenizer_name={folder / 'best'}"]
+    inherited = [f"--model_name_or_path={folder / 'best'}", "--learning_rate=1e-12"]
+    for name, more in (("scratch", scratch), ("inherited", inherited)):
+        load("run_pretraining").run([*flags, *more, f"--output_dir={tmp_path / name}"])
+        assert read(tmp_path / name, "config")["layer_order"] == order
+        assert read(tmp_path / name, "run")["layer_order"] == order
+    # So short a step leaves the inherited weights as they are.
+    for file in ("model.safetensors", "generator/model.safetensors"):
+        if (folder / "best" / file).is_file():
+            expected = load_file(folder / "best" / file)
+            weights = load_file(tmp_path / "inherited" / file)
+            assert weights.keys() == expected.keys()
+            assert all(torch.allclose(weights[n], expected[n], atol=1e-9) for n in weights)
+            other = load_file(tmp_path / "scratch" / file)
+            assert not all(torch.allclose(other[n], expected[n], atol=1e-9) for n in other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,6 +267,17 @@ def test_limits_that_leave_nothing_are_told(corpus_file, tmp_path):
     flags = search_flags(corpus_file, tmp_path / "run", "lvbert", "--max_parameters=10")
     with pytest.raises(SystemExit, match="the constraint leaves nothing to search"):
         load("run_search").run(flags)
+
+
+def test_a_finished_supernet_without_checkpoints_is_not_trained_again(
+    searched, corpus_file, caplog
+):
+    kind, folder = searched
+    before = (folder / "supernet" / "model.safetensors").stat().st_mtime_ns
+    with caplog.at_level("INFO"):
+        load("run_search").run(search_flags(corpus_file, folder, kind))
+    assert "finished: nothing to train" in caplog.text
+    assert (folder / "supernet" / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_another_search_in_the_same_folder_is_refused(searched, corpus_file):

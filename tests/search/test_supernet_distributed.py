@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
 
 from modeling_lvbert import ELCBertConfig, LVBertConfig
@@ -18,9 +19,10 @@ from modeling_lvbert.search.supernet_trainer import ElectraSupernetTrainer, Supe
 from tests.pretraining.test_distributed import fork
 
 NUM_LAYERS, NUM_STEPS = 4, 4
+SHARDED = {"fsdp": True, "fsdp_config": {"version": 2}}
 
 
-def train(kind, sampling, tokenizer, rows, folder, batch_size):
+def train(kind, sampling, tokenizer, rows, folder, batch_size, **more):
     """Trains a supernet, leaves it in a folder and returns the path of each backward pass."""
     sizes = {
         "vocab_size": len(tokenizer),
@@ -61,6 +63,7 @@ def train(kind, sampling, tokenizer, rows, folder, batch_size):
         max_steps=NUM_STEPS,
         per_device_train_batch_size=batch_size,
         save_strategy="no",
+        **more,
     )
     trainer = Recorded(
         build_supernet(config),
@@ -71,6 +74,8 @@ def train(kind, sampling, tokenizer, rows, folder, batch_size):
         path_sampling=sampling,
     )
     trainer.train_from(None)
+    if more:
+        assert sum(isinstance(module, FSDPModule) for module in trainer.model.modules()) > 2
     return paths
 
 
@@ -89,9 +94,14 @@ def train(kind, sampling, tokenizer, rows, folder, batch_size):
         pytest.param("electra", "strict", marks=pytest.mark.slow),
     ],
 )
-def test_two_processes_train_a_supernet_as_one(tokenizer, rows, tmp_path, kind, sampling):
+@pytest.mark.parametrize(
+    "more",
+    [{}, pytest.param(SHARDED, marks=pytest.mark.slow)],
+    ids=["copies", "sharded"],
+)
+def test_two_processes_train_a_supernet_as_one(tokenizer, rows, tmp_path, kind, sampling, more):
     def train_half():
-        paths = train(kind, sampling, tokenizer, rows, tmp_path / "two", 2)
+        paths = train(kind, sampling, tokenizer, rows, tmp_path / "two", 2, **more)
         (tmp_path / f"paths-{os.environ['RANK']}").write_text("\n".join(paths))
 
     assert fork(2, train_half) == [0, 0]
