@@ -27,7 +27,7 @@ STANDARD_LIBRARY = set(sys.stdlib_module_names)
 FLAT_PACKAGES = STANDARD_LIBRARY | {"torch", "transformers", "huggingface_hub"}
 
 # Scoring knows no model of ours: what it imports, any user of transformers may have.
-EVALUATION_PACKAGES = FLAT_PACKAGES | {"datasets", "numpy", "scipy", "sklearn"}
+EVALUATION_PACKAGES = FLAT_PACKAGES | {"datasets", "evaluate", "numpy", "scipy", "sklearn"}
 
 # Private helpers of transformers come and go between releases; these names are documented, or used
 # by every model of the library.
