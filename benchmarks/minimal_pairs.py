@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
 from modeling_lvbert import LVBertConfig, LVBertForMaskedLM  # noqa: E402
-from modeling_lvbert.evaluation.minimal_pairs import read_pairs  # noqa: E402
-from modeling_lvbert.evaluation.pseudo_likelihood import SentenceScorer  # noqa: E402
+from modeling_lvbert.evaluation.minimal_pairs.pairs import read_pairs  # noqa: E402
+from modeling_lvbert.evaluation.minimal_pairs.pseudo_likelihood import SentenceScorer  # noqa: E402
 
 METRICS = {"pll": "original", "within_word_l2r": "within_word_l2r"}
 PEER_BATCH_SIZES = (8, 32)

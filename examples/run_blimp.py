@@ -13,8 +13,8 @@ import sys
 from accelerate import Accelerator
 
 import modeling_lvbert  # noqa: F401  (makes both families known to the Auto classes)
-from modeling_lvbert.evaluation.minimal_pairs import PairResults
-from modeling_lvbert.evaluation.minimal_pairs_run import (
+from modeling_lvbert.evaluation.minimal_pairs.pairs import PairResults
+from modeling_lvbert.evaluation.minimal_pairs.scoring import (
     MinimalPairArguments,
     evaluate_minimal_pairs,
 )

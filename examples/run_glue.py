@@ -13,10 +13,13 @@ do_predict there are files for GLUE's test server beside the predictions. Scores
 from transformers import TrainingArguments
 
 import modeling_lvbert  # noqa: F401  (makes both families known to the Auto classes)
-from modeling_lvbert.evaluation.fine_tuning_options import FineTuningArguments, list_defaults
-from modeling_lvbert.evaluation.finetuning import fine_tune
 from modeling_lvbert.evaluation.model_loading import ModelArguments
-from modeling_lvbert.evaluation.task_data import TaskArguments
+from modeling_lvbert.evaluation.sequence_classification.fine_tuning import fine_tune
+from modeling_lvbert.evaluation.sequence_classification.options import (
+    FineTuningArguments,
+    list_defaults,
+)
+from modeling_lvbert.evaluation.sequence_classification.task_data import TaskArguments
 from modeling_lvbert.pretraining.launching import run_script
 
 

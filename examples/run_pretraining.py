@@ -86,7 +86,7 @@ def main(
 
 def run(arguments: list[str] | None = None) -> None:
     """Runs the command line; what the user got wrong becomes one line and exit code 1."""
-    run_script(main, KINDS, arguments, __doc__)
+    run_script(main, KINDS, arguments, __doc__, goes_on=True)
 
 
 if __name__ == "__main__":

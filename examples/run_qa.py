@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 
 import modeling_lvbert  # noqa: F401  (makes both families known to the Auto classes)
 from modeling_lvbert.evaluation.model_loading import ModelArguments
-from modeling_lvbert.evaluation.question_answering import (
+from modeling_lvbert.evaluation.question_answering.fine_tuning import (
     QuestionAnsweringArguments,
     answer_questions,
 )

@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 
 import modeling_lvbert  # noqa: F401  (makes both families known to the Auto classes)
 from modeling_lvbert.evaluation.model_loading import ModelArguments
-from modeling_lvbert.evaluation.tagging import TaggingArguments, tag_words
+from modeling_lvbert.evaluation.tagging.fine_tuning import TaggingArguments, tag_words
 from modeling_lvbert.pretraining.launching import run_script
 
 KINDS = (ModelArguments, TaggingArguments, TrainingArguments)

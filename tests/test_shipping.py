@@ -72,6 +72,9 @@ FOLDER_IMPORTS = {
     "publishing": {"", "publishing"},
 }
 
+# Folders of evaluation: none of them imports another, and what they share imports none of them.
+TASKS = {path.parent.name for path in (PACKAGE / "evaluation").glob("*/__init__.py")}
+
 LICENCE_HEADER = """\
 # Copyright 2026 The lvbert authors.
 #
@@ -166,8 +169,9 @@ def flat_file_faults(module: str, source: str) -> list[str]:
     return faults
 
 
-def folder_faults(folder: str, source: str) -> list[str]:
-    """Imports in a folder of the package that point upwards or sideways."""
+def folder_faults(place: str, source: str) -> list[str]:
+    """Imports in a folder of the package, as `evaluation.tagging`, that point up or sideways."""
+    folder, *inner = place.split(".")
     allowed = FOLDER_IMPORTS[folder]
     faults = []
     for node in imports(ast.parse(source)):
@@ -176,16 +180,21 @@ def folder_faults(folder: str, source: str) -> list[str]:
             f"line {node.lineno}: imports {root}"
             for root in sorted(roots & {"conversion", "examples", "benchmarks", "tests"})
         ]
-        for part in package_parts(node, folder) - allowed:
+        paths = package_paths(node, place)
+        parts = {path[0] if path[0] in FOLDER_IMPORTS else "" for path in paths}
+        for part in parts - allowed:
             faults.append(f"line {node.lineno}: {folder} imports {part or 'the models'}")
+        tasks = {path[1] for path in paths if path[0] == folder and len(path) > 1} & TASKS
+        for task in tasks - set(inner[:1]):
+            faults.append(f"line {node.lineno}: {place} imports {task}")
         if folder == "evaluation":
             foreign = roots - EVALUATION_PACKAGES - {"modeling_lvbert"}
             faults += [f"line {node.lineno}: imports {name}" for name in sorted(foreign)]
     return faults
 
 
-def package_parts(node: ast.Import | ast.ImportFrom, folder: str) -> set[str]:
-    """The parts of our package that an import in one of its folders names: "" or a folder."""
+def package_paths(node: ast.Import | ast.ImportFrom, place: str) -> list[list[str]]:
+    """What of our package an import in one of its folders names, as paths from the package."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
         paths = [name.split(".")[1:] for name in names if name.split(".")[0] == "modeling_lvbert"]
@@ -193,10 +202,12 @@ def package_parts(node: ast.Import | ast.ImportFrom, folder: str) -> set[str]:
         parts = node.module.split(".")
         paths = [parts[1:]] if parts[0] == "modeling_lvbert" else []
     else:
-        inside = [folder, *(node.module or "").split(".")]
-        paths = [inside] if node.level == 1 else [inside[1:]]
-    paths = [path if path and path[0] else [alias.name] for path in paths for alias in node.names]
-    return {path[0] if path[0] in FOLDER_IMPORTS else "" for path in paths}
+        levels = place.split(".")
+        outer = levels[: len(levels) + 1 - node.level]
+        paths = [[*outer, *(node.module.split(".") if node.module else ())]]
+    if isinstance(node, ast.ImportFrom):
+        paths = [[*path, alias.name] for path in paths for alias in node.names]
+    return [path or [""] for path in paths]
 
 
 def relative(path: Path) -> str:
@@ -274,8 +285,8 @@ def test_every_folder_of_the_package_has_a_rule():
 
 @pytest.mark.parametrize("path", folder_files(), ids=relative)
 def test_folders_import_downwards_only(path):
-    folder = path.relative_to(PACKAGE).parts[0]
-    assert folder_faults(folder, path.read_text(encoding="utf-8")) == []
+    place = ".".join(path.relative_to(PACKAGE).parts[:-1])
+    assert folder_faults(place, path.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize(
@@ -287,11 +298,18 @@ def test_folders_import_downwards_only(path):
         ("pretraining", "from .. import search"),
         ("pretraining", "import conversion.weights"),
         ("pretraining", "from examples.run_pretraining import main"),
-        ("search", "from modeling_lvbert.evaluation.blimp import score"),
+        ("search", "from modeling_lvbert.evaluation.minimal_pairs.pairs import judge"),
         ("publishing", "import modeling_lvbert.pretraining.corpus"),
         ("evaluation", "from modeling_lvbert import LVBertModel"),
         ("evaluation", "from ..layer_order import LETTERS"),
         ("evaluation", "import tensorflow"),
+        ("evaluation", "from .tagging.data import read_sentences"),
+        ("evaluation", "from . import tagging"),
+        ("evaluation.tagging", "from ...layer_order import LETTERS"),
+        ("evaluation.tagging", "from ... import search"),
+        ("evaluation.tagging", "from ..question_answering.data import read_questions"),
+        ("evaluation.tagging", "from .. import minimal_pairs"),
+        ("evaluation.tagging", "import modeling_lvbert.evaluation.minimal_pairs.pairs"),
     ],
 )
 def test_the_rules_of_folders_catch_imports_upwards_and_sideways(folder, source):
@@ -307,7 +325,10 @@ def test_the_rules_of_folders_catch_imports_upwards_and_sideways(folder, source)
         ("pretraining", "from . import corpus"),
         ("search", "from modeling_lvbert.pretraining.corpus import read"),
         ("evaluation", "from transformers import AutoModelForMaskedLM"),
-        ("evaluation", "from .pseudo_likelihood import score"),
+        ("evaluation", "from .model_loading import load_model"),
+        ("evaluation.tagging", "from ..tables import read_table"),
+        ("evaluation.tagging", "from .data import read_sentences"),
+        ("evaluation.tagging", "from .. import tables"),
     ],
 )
 def test_the_rules_of_folders_allow_imports_downwards(folder, source):
@@ -363,6 +384,11 @@ def test_a_checkpoint_holds_the_files_of_its_family_and_no_others(
     saved = {path.stem for path in tmp_path.rglob("*.py")}
     assert saved == closure(entry)
     assert not any(family(name) not in (None, family(entry)) for name in saved)
+
+
+def test_every_folder_with_code_is_a_package_that_setuptools_finds():
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert [relative(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
 def test_only_the_package_is_installed():

@@ -11,7 +11,8 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Scores for any transformers model: GLUE-like fine-tuning tasks and their data.
+"""Scores for any transformers model: fine-tuning on classes, answers and tags, and minimal pairs.
 
-Nothing here knows of this package's own models.
+Nothing here knows of this package's own models. A folder a kind of task, and none imports another;
+what they share are the files beside them.
 """

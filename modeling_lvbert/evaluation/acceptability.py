@@ -22,6 +22,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from .whole_files import write_text
+
 LABELS = ("unacceptable", "acceptable")
 
 # Plain words and inner commas; anything else makes a poor pair.
@@ -74,7 +76,6 @@ def write_task(
         )
     rng.shuffle(suitable)
     parts = {"validation": suitable[:num_validation], "train": suitable[num_validation:]}
-    Path(folder).mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         rows = [(sentence, LABELS[1]) for sentence in part]
         rows += [(exchange_neighbours(sentence, rng), LABELS[0]) for sentence in part]
@@ -82,7 +83,5 @@ def write_task(
         lines = [
             json.dumps({"sentence": sentence, "label": label}) + "\n" for sentence, label in rows
         ]
-        temporary = Path(folder) / f"{name}.tmp"
-        temporary.write_text("".join(lines), encoding="utf-8")
-        temporary.rename(temporary.with_suffix(".jsonl"))
+        write_text(Path(folder, f"{name}.jsonl"), "".join(lines))
     return {name: 2 * len(part) for name, part in parts.items()}

@@ -151,6 +151,32 @@ def check_tokenizer(
         )
 
 
+def check_fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Checks that a tokenizer tells where in the text its tokens are, and that it can pad.
+
+    Raises:
+        ValueError: It does not, or it cannot.
+    """
+    kind = type(tokenizer).__name__
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"the tokenizer is a slow {kind}, which does not tell where its tokens are in the text:"
+            " one with a tokenizer.json (a fast one) is needed"
+        )
+    if tokenizer.pad_token_id is None:
+        raise ValueError(f"the tokenizer, a {kind}, has no pad_token: one is needed for batches")
+
+
+def read_labels(config: Any) -> tuple[list[str], bool]:
+    """Returns the labels of a configuration, and whether they are those of a model without a task.
+
+    Args:
+        config: The configuration.
+    """
+    names = [config.id2label[number] for number in sorted(config.id2label)]
+    return names, names == [f"LABEL_{number}" for number in range(len(names))]
+
+
 def load_model(
     auto_class: Any, model_args: ModelArguments, config: Any, *, head_may_be_new: bool = True
 ) -> PreTrainedModel:

@@ -17,8 +17,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .whole_files import get_temporary_path, write_text
+
 RUN_FILE = "fine_tuning.json"
-_TEMPORARY = f".{RUN_FILE}"
 
 
 def check_output_dir(
@@ -55,7 +56,7 @@ def check_output_dir(
             )
     if record.is_file():
         _compare(output_dir, _read(record), settings)
-    elif folder.is_dir() and any(path.name != _TEMPORARY for path in folder.iterdir()):
+    elif folder.is_dir() and any(path != get_temporary_path(record) for path in folder.iterdir()):
         raise ValueError(
             f"output_dir {output_dir!r} is not empty and holds no run of this program: "
             "take a new folder"
@@ -98,9 +99,6 @@ def claim_output_dir(output_dir: str, settings: dict[str, Any]) -> None:
     if record.is_file():
         return
     try:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        temporary = record.with_name(_TEMPORARY)
-        temporary.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
-        temporary.replace(record)
+        write_text(record, json.dumps(settings, indent=2, sort_keys=True) + "\n")
     except OSError as error:
         raise ValueError(f"output_dir {output_dir!r} cannot be written: {error}") from None

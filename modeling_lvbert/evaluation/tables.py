@@ -11,10 +11,7 @@
 # WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
 # See the License for the specific language governing permissions and
 # limitations under the License.
-"""Tables of sentences and pairs: GLUE's own files, BabyLM's, or any other with named columns.
-
-GLUE (arXiv 1804.07461) came as tab-separated files without quoting, of which CoLA's have no header.
-"""
+"""Tables in files: tab-separated without quoting, as GLUE's (arXiv 1804.07461), CSV, or JSON."""
 
 import csv
 import json
@@ -23,24 +20,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .glue import GLUE_TASKS
-
 logger = logging.getLogger(__name__)
 
-# Texts in tables of other origin, BabyLM's among them; of several columns after the first, the
-# second text is all of them, joined by blanks.
-_KNOWN_COLUMNS = (
-    ("text", "span1_text", "span2_text"),
-    ("paragraph", "question", "answer"),
-    ("question", "passage"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("sentence1", "sentence2"),
-    ("sentence",),
-)
-_NOT_TEXT = ("idx", "index", "id")
-_LABEL = "label"
+
+def check_file(name: str, path: str) -> None:
+    """Checks that a file is there.
+
+    Args:
+        name: The option that named the file, for messages.
+        path: The file.
+
+    Raises:
+        ValueError: It is not, or is a folder.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"{name} {path!r}: {'is a folder' if file.is_dir() else 'no such file'}")
 
 
 def _read_tsv(path: Path, columns: Sequence[str], must_be_whole: bool) -> list[dict[str, Any]]:
@@ -87,21 +82,20 @@ def _read_json(path: Path) -> list[dict[str, Any]]:
 
 
 def read_table(
-    name: str, path: str, task_name: str | None = None, *, must_be_whole: bool = False
+    name: str, path: str, columns: Sequence[str] = (), *, must_be_whole: bool = False
 ) -> list[dict[str, Any]]:
     """Reads the rows of a file.
 
     Args:
         name: The option that named the file, for messages.
         path: `.tsv` (unquoted, as GLUE's), `.csv` (quoted), `.json` or `.jsonl`.
-        task_name: A task of GLUE whose files may lack a header.
+        columns: Columns of a `.tsv` without a header: one whose first row has as many cells.
         must_be_whole: Whether a row of a `.tsv` with other cells than the header's is an error; it
             is left out with a warning otherwise.
 
     Raises:
         ValueError: The file is missing, of another kind, damaged or empty.
     """
-    columns = GLUE_TASKS[task_name].columns if task_name else ()
     readers: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
         ".tsv": lambda file: _read_tsv(file, columns, must_be_whole),
         ".csv": _read_csv,
@@ -111,8 +105,7 @@ def read_table(
     file = Path(path)
     if file.suffix.lower() not in readers:
         raise ValueError(f"{name} {path!r}: the name must end in one of {', '.join(readers)}")
-    if not file.is_file():
-        raise ValueError(f"{name} {path!r}: {'is a folder' if file.is_dir() else 'no such file'}")
+    check_file(name, path)
     try:
         rows = readers[file.suffix.lower()](file)
     except (OSError, ValueError, csv.Error, IndexError) as error:
@@ -120,64 +113,3 @@ def read_table(
     if not rows:
         raise ValueError(f"{name} {path!r}: the file has no rows")
     return rows
-
-
-def find_text_columns(
-    rows: list[dict[str, Any]], chosen: str | None, task_name: str | None
-) -> tuple[str, ...]:
-    """Returns the columns of a table's texts: the first one's, then all that make up the second.
-
-    Args:
-        rows: The table.
-        chosen: Names parted by commas, if the user gave them.
-        task_name: A task of GLUE, if it is one.
-
-    Raises:
-        ValueError: A named column is missing, or there is no text.
-    """
-    present = list(rows[0])
-    if chosen:
-        names = tuple(name.strip() for name in chosen.split(","))
-        missing = [name for name in names if name not in present]
-        if missing:
-            raise ValueError(
-                f"text_column_names {chosen!r}: no column {', '.join(missing)}; columns: {present}"
-            )
-        return names
-    known = list(_KNOWN_COLUMNS)
-    if task_name:
-        known = [
-            GLUE_TASKS[task_name].text_columns,
-            GLUE_TASKS[task_name].hub_columns or ("",),
-            *known,
-        ]
-    for columns in known:
-        if set(columns) <= set(present):
-            return columns
-    texts = [
-        name
-        for name in present
-        if name.lower() not in (*_NOT_TEXT, _LABEL)
-        and all(isinstance(row.get(name), str) for row in rows)
-    ]
-    if not texts:
-        raise ValueError(f"no column of text; columns: {present}")
-    return tuple(texts[:2])
-
-
-def find_label_column(
-    rows: list[dict[str, Any]], chosen: str | None, task_name: str | None
-) -> str | None:
-    """Returns the column of a table's labels, None if it has none.
-
-    Raises:
-        ValueError: The column that the user named is missing.
-    """
-    if chosen:
-        if chosen not in rows[0]:
-            raise ValueError(
-                f"label_column_name {chosen!r}: no such column; columns: {list(rows[0])}"
-            )
-        return chosen
-    candidates = [GLUE_TASKS[task_name].label_column] if task_name else []
-    return next((name for name in [*candidates, _LABEL] if name in rows[0]), None)

@@ -19,17 +19,24 @@ from pathlib import Path
 from typing import Any
 
 
+def get_temporary_path(path: Path) -> Path:
+    """Returns where a file is written before it is renamed."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file in UTF-8."""
-    temporary = path.with_name(f".{path.name}.unfinished")
-    temporary.write_text(text, encoding="utf-8")
+    """Writes a text file in UTF-8, and makes its folder where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = get_temporary_path(path)
+    temporary.write_text(text, encoding="utf-8", newline="\n")
     temporary.replace(path)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a value as JSON, in which infinite numbers and those that are none become null."""
-    text = json.dumps(_replace_unknown(value), indent=2, allow_nan=False)
-    write_text(path, text + "\n")
+    text = json.dumps(_replace_unknown(value), indent=2, ensure_ascii=False, allow_nan=False)
+    # Names of files may hold what is no UTF-8; the escape is JSON's own.
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
 
 
 def _replace_unknown(value: Any) -> Any:

@@ -13,76 +13,34 @@
 # limitations under the License.
 """A run of a task on long texts: its options, its checks, its training and scoring."""
 
-import dataclasses
-import logging
-import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import datasets
-from transformers import EvalPrediction, Trainer, TrainingArguments
-
-from .model_loading import ModelArguments
-from .run_folder import check_output_dir
-
-logger = logging.getLogger(__name__)
-
-# Options that change nothing in what a run gives.
-_WITHOUT_EFFECT = {
-    "cache_dir",
-    "token",
-    "trust_remote_code",
-    "overwrite_cache",
-    "preprocessing_num_workers",
-}
-_OF_TRAINING = (
-    "learning_rate",
-    "num_train_epochs",
-    "max_steps",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "weight_decay",
-    "warmup_steps",
-    "seed",
+from transformers import (
+    EvalPrediction,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainingArguments,
+    set_seed,
 )
-PREFIXES = {"train": "train", "validation": "eval", "test": "predict"}
+
+from .model_loading import ModelArguments, load_model
+from .run_checks import check_training, describe_run, list_splits
+from .run_folder import check_output_dir, claim_output_dir
+from .split_arguments import SplitArguments
+from .training import report, train
+from .window_trainer import WindowTrainer, drop_columns
+
+_PREFIXES = {"validation": "eval", "test": "predict"}
 
 
 @dataclass
-class SplitArguments:
-    """Where the data is.
+class WindowArguments(SplitArguments):
+    """Where the data is, and how it becomes tokens."""
 
-    Attributes:
-        SCORES_ONLY: Options that change nothing in how a model is trained.
-    """
-
-    SCORES_ONLY: ClassVar[frozenset[str]] = frozenset(
-        {"validation_file", "test_file", "max_eval_samples", "max_predict_samples"}
-    )
-
-    train_file: str | None = field(default=None, metadata={"help": "Data to train on."})
-    validation_file: str | None = field(default=None, metadata={"help": "Data to evaluate on."})
-    test_file: str | None = field(
-        default=None, metadata={"help": "Data to predict on; the answers may be absent."}
-    )
-    dataset_name: str | None = field(
-        default=None, metadata={"help": "Data set of the Hub, or a folder of data files."}
-    )
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Its configuration."})
-    pad_to_max_length: bool = field(
-        default=False,
-        metadata={"help": "Pad every row to max_seq_length instead of its batch's longest."},
-    )
-    max_train_samples: int | None = field(
-        default=None, metadata={"help": "Use the first texts only."}
-    )
-    max_eval_samples: int | None = field(
-        default=None, metadata={"help": "Use the first texts only."}
-    )
-    max_predict_samples: int | None = field(
-        default=None, metadata={"help": "Use the first texts only."}
-    )
     overwrite_cache: bool = field(
         default=False, metadata={"help": "Has no effect: no tokens are kept."}
     )
@@ -94,43 +52,13 @@ class SplitArguments:
         """Checks what can be checked without reading.
 
         Raises:
-            ValueError: No data, contradictory sources, or a number out of range.
+            ValueError: A number out of range, or see the base class.
         """
-        for name in (
-            "max_train_samples",
-            "max_eval_samples",
-            "max_predict_samples",
-            "preprocessing_num_workers",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} {value}: must be at least 1")
-        files = self.list_files()
-        if self.dataset_name and files:
+        super().__post_init__()
+        if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(
-                f"dataset_name {self.dataset_name!r} and files: only one kind may be given"
+                f"preprocessing_num_workers {self.preprocessing_num_workers}: must be at least 1"
             )
-        if not self.dataset_name and not files:
-            raise ValueError(
-                "no data: give dataset_name, or train_file, validation_file, test_file"
-            )
-
-    def list_files(self) -> dict[str, str]:
-        """Returns the files that are given, by split."""
-        files = {
-            "train": self.train_file,
-            "validation": self.validation_file,
-            "test": self.test_file,
-        }
-        return {split: path for split, path in files.items() if path}
-
-    def get_limit(self, split: str) -> int | None:
-        """Returns how many texts of a split are used at most, None for all."""
-        return {
-            "train": self.max_train_samples,
-            "validation": self.max_eval_samples,
-            "test": self.max_predict_samples,
-        }[split]
 
 
 class Scorer(Protocol):
@@ -149,7 +77,7 @@ class Scorer(Protocol):
 
 
 def start_run(
-    model_args: ModelArguments, task_args: SplitArguments, training_args: TrainingArguments
+    model_args: ModelArguments, task_args: WindowArguments, training_args: TrainingArguments
 ) -> tuple[list[str], dict[str, Any]]:
     """Checks a run before any work.
 
@@ -160,20 +88,13 @@ def start_run(
         ValueError: Nothing to do, no data for it, a number out of range, or an `output_dir` that
             holds other things.
     """
-    asked = {
-        "train": training_args.do_train,
-        "validation": training_args.do_eval,
-        "test": training_args.do_predict,
-    }
-    splits = [split for split, wanted in asked.items() if wanted]
-    if not splits:
-        raise ValueError("nothing to do: give do_train, do_eval or do_predict")
+    splits = list_splits(training_args)
     files = task_args.list_files()
     missing = [split for split in splits if files and split not in files]
     if missing:
         raise ValueError(f"no data for {missing[0]!r}: give {missing[0]}_file")
-    _check_training(training_args)
-    run = describe_run(model_args, task_args, training_args)
+    check_training(training_args)
+    run = describe_run((model_args, task_args), training_args, scores_only=task_args.SCORES_ONLY)
     with training_args.main_process_first(desc="checking output_dir"):
         check_output_dir(
             str(training_args.output_dir),
@@ -184,72 +105,92 @@ def start_run(
     return splits, run
 
 
-def _check_training(training_args: TrainingArguments) -> None:
-    for name in ("learning_rate", "weight_decay", "warmup_steps"):
-        value = getattr(training_args, name)
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} {value}: must be a number of at least 0")
-    for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-        if getattr(training_args, name) < 1:
-            raise ValueError(f"{name} {getattr(training_args, name)}: must be at least 1")
-    checkpoint = training_args.resume_from_checkpoint
-    if isinstance(checkpoint, str) and not Path(checkpoint).is_dir():
-        raise ValueError(f"resume_from_checkpoint {checkpoint!r}: no such folder")
-
-
-def describe_run(
-    model_args: ModelArguments, task_args: SplitArguments, training_args: TrainingArguments
-) -> dict[str, Any]:
-    """Returns what makes a run the run it is: options that are not at their defaults.
-
-    Where a run trains, what matters to its scores alone is left out.
-    """
-    ignored = _WITHOUT_EFFECT | (task_args.SCORES_ONLY if training_args.do_train else set())
-    run = {
-        option.name: getattr(arguments, option.name)
-        for arguments in (model_args, task_args)
-        for option in dataclasses.fields(arguments)
-        if option.name not in ignored and getattr(arguments, option.name) != option.default
-    }
-    if training_args.do_train:
-        run.update({name: getattr(training_args, name) for name in _OF_TRAINING})
-    return {**run, "do_train": training_args.do_train}
-
-
-def check_best_metric(training_args: TrainingArguments, names: list[str]) -> None:
-    """Checks the metric that chooses the best checkpoint, or that early stopping looks at.
-
-    Raises:
-        ValueError: The task has no such metric.
-    """
-    chosen = training_args.metric_for_best_model
-    if chosen is not None and chosen.removeprefix("eval_") not in names:
-        raise ValueError(f"metric_for_best_model {chosen!r}: must be one of {', '.join(names)}")
-
-
-def train(trainer: Trainer, rows: datasets.Dataset) -> dict[str, float]:
-    """Trains, saves the model and returns the metrics of training."""
-    checkpoint = trainer.args.resume_from_checkpoint
-    metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-    metrics["train_samples"] = len(rows)
-    trainer.save_model()
-    trainer.save_state()
-    trainer.log_metrics("train", metrics)
-    trainer.save_metrics("train", metrics)
-    return metrics
-
-
-def score(trainer: Trainer, split: str, rows: datasets.Dataset, scorer: Scorer) -> dict[str, float]:
+def _score(
+    trainer: Trainer, split: str, rows: datasets.Dataset, scorer: Scorer
+) -> dict[str, float]:
     """Scores a model on a split, writes what it said and returns the metrics."""
-    prefix = PREFIXES[split]
+    prefix = _PREFIXES[split]
     trainer.compute_metrics = scorer
     if split == "validation":
         metrics = trainer.evaluate(rows, metric_key_prefix=prefix)
     else:
         metrics = trainer.predict(rows, metric_key_prefix=prefix).metrics or {}
     metrics[f"{prefix}_samples"] = scorer.num_samples
-    trainer.log_metrics(prefix, metrics)
-    trainer.save_metrics(prefix, metrics)
+    report(trainer, prefix, metrics)
     if trainer.is_world_process_zero():
         scorer.write(Path(str(trainer.args.output_dir)), prefix)
+    return metrics
+
+
+@dataclass(frozen=True)
+class WindowTask:
+    """A task as its model takes it.
+
+    Attributes:
+        auto_class: One of transformers' `AutoModelFor...`.
+        config: The model's configuration, with the task's labels.
+        tokenizer: The tokenizer.
+        longest: Tokens of a window at most.
+        collator: Makes batches, given the tokenizer and how to pad.
+        reduce: See `WindowTrainer`.
+        windows: The rows by split.
+        scoring_columns: Those of their columns that only the scorers need.
+        scorers: By split; the test data's is called after that of the validation data.
+    """
+
+    auto_class: Any
+    config: Any
+    tokenizer: PreTrainedTokenizerBase
+    longest: int
+    collator: Callable[..., Any]
+    reduce: Callable[..., Any]
+    windows: Mapping[str, datasets.Dataset]
+    scoring_columns: Sequence[str]
+    scorers: Mapping[str, Scorer]
+
+
+def train_and_score(
+    task: WindowTask,
+    model_args: ModelArguments,
+    task_args: WindowArguments,
+    training_args: TrainingArguments,
+    run: dict[str, Any],
+) -> dict[str, float]:
+    """Trains, evaluates and predicts what a task has rows for, and returns the metrics.
+
+    Args:
+        task: The task.
+        model_args: The model.
+        task_args: How rows are padded.
+        training_args: Arguments of the Trainer.
+        run: What makes the run the run that it is: the second result of `start_run`.
+
+    Raises:
+        ValueError: A model that cannot be used, or an `output_dir` that cannot be written.
+    """
+    set_seed(training_args.seed)
+    model = load_model(
+        task.auto_class, model_args, task.config, head_may_be_new=training_args.do_train
+    )
+    with training_args.main_process_first(desc="claiming output_dir"):
+        claim_output_dir(str(training_args.output_dir), run)
+    rows = {split: drop_columns(part, task.scoring_columns) for split, part in task.windows.items()}
+    pads = task_args.pad_to_max_length
+    trainer = WindowTrainer(
+        reduce=task.reduce,
+        model=model,
+        args=training_args,
+        train_dataset=rows.get("train"),
+        eval_dataset=rows.get("validation"),
+        data_collator=task.collator(
+            task.tokenizer,
+            padding="max_length" if pads else True,
+            max_length=task.longest if pads else None,
+        ),
+        processing_class=task.tokenizer,
+        compute_metrics=task.scorers.get("validation"),
+    )
+    metrics = train(trainer, len(rows["train"])) if "train" in rows else {}
+    for split, scorer in task.scorers.items():
+        metrics.update(_score(trainer, split, rows[split], scorer))
     return metrics

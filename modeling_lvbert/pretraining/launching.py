@@ -43,6 +43,8 @@ def run_script(
     arguments: Sequence[str] | None,
     description: str | None,
     list_defaults: Callable[[Sequence[str]], dict[str, Any]] = list_recipe_defaults,
+    *,
+    goes_on: bool = False,
 ) -> None:
     """Runs a script's command line; what the user got wrong becomes one line and exit code 1.
 
@@ -52,6 +54,7 @@ def run_script(
         arguments: The command line; the process's own if None.
         description: Text of `--help`.
         list_defaults: Given the command line, returns defaults that depend on it, by option.
+        goes_on: Whether the same command, once interrupted, goes on from what it has saved.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S"
@@ -64,7 +67,8 @@ def run_script(
         logger.debug("where it came from", exc_info=True)
         sys.exit(f"error: {' '.join(str(error).split())}")
     except KeyboardInterrupt:
-        sys.exit("interrupted: the same command goes on from where it was saved")
+        hint = ": the same command goes on from where it was saved" if goes_on else ""
+        sys.exit(f"interrupted{hint}")
 
 
 # Set by whatever launcher has started this process as one of several.

@@ -45,7 +45,7 @@ from .evolution import (
     evolve,
     pareto_front,
 )
-from .fitness import Evaluator, Score, find_fitness
+from .fitness import EnsembleEvaluator, Score, find_fitness
 from .history import History
 from .supernet import Supernet, extract
 
@@ -116,7 +116,7 @@ class ArchitectureSearch:
 
     def __init__(
         self,
-        evaluator: Evaluator,
+        evaluator: EnsembleEvaluator,
         costs: Costs,
         arguments: SearchArguments,
         folder: Path,
@@ -127,13 +127,13 @@ class ArchitectureSearch:
         """Reads the history of an earlier start.
 
         Args:
-            evaluator: Scores orders with the supernet's weights.
+            evaluator: Scores orders with the weights of the supernets.
             costs: Tells what orders cost.
             arguments: Settings of the search.
             folder: The search's folder.
             seed: Of the evolution.
             accelerator: The processes that share the work.
-            supernet: What identifies the supernet's weights.
+            supernet: What identifies the weights of the supernets.
         """
         self.evaluator = evaluator
         self.costs = costs

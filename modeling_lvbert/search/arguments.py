@@ -27,6 +27,7 @@ _MOST_LAYERS, _MOST_ORDERS = 1_000, 100_000
 # The lowest value of each number.
 _LEAST = {
     "num_layers": 1,
+    "num_supernets": 1,
     "num_scoring_rows": 2,
     "rank_check": 0,
     "rank_check_steps": 1,
@@ -46,6 +47,13 @@ class SearchArguments:
     path_sampling: str = field(
         default="uniform",
         metadata={"help": f"Orders that the supernet trains on, one of: {', '.join(SAMPLINGS)}."},
+    )
+    num_supernets: int = field(
+        default=1,
+        metadata={
+            "help": "Supernets, trained with the seeds that follow each other; the fitness is the "
+            "mean over them, which makes it less a matter of one training's chance."
+        },
     )
     fitness: str = field(
         default="accuracy",

@@ -113,6 +113,24 @@ class Score:
         }
 
 
+def average_scores(scores: Sequence[Score]) -> Score:
+    """Returns the mean of an order's scores with several supernets, on the same rows.
+
+    Args:
+        scores: One for each supernet.
+    """
+
+    def average(estimates: Sequence[Estimate]) -> Estimate:
+        return Estimate(
+            float(np.mean([estimate.value for estimate in estimates])),
+            np.mean([estimate.influences for estimate in estimates], axis=0),
+        )
+
+    return Score(
+        average([score.accuracy for score in scores]), average([score.loss for score in scores])
+    )
+
+
 class Evaluator:
     """Scores orders on fixed batches."""
 
@@ -210,3 +228,16 @@ def _sum_detected(model: Any, hidden_states: Tensor, batch: dict[str, Tensor]) -
     hits = logits.gt(0).eq(replaced.eq(1))
     columns = torch.stack([losses, hits.float(), torch.ones_like(losses)], dim=2)
     return (columns * real.unsqueeze(2)).sum(dim=1)
+
+
+class EnsembleEvaluator:
+    """Scores orders by their mean over several supernets."""
+
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        """Takes an evaluator for each supernet, all of the same batches."""
+        self.evaluators = evaluators
+
+    def score(self, orders: Sequence[str]) -> dict[str, Score]:
+        """Returns the score of each order; see `Evaluator.score`."""
+        scores = [evaluator.score(orders) for evaluator in self.evaluators]
+        return {order: average_scores([score[order] for score in scores]) for order in orders}

@@ -13,10 +13,12 @@
 # limitations under the License.
 """From options to a search's folder: supernet, evolution, result, figures and rank check."""
 
+import copy
 import dataclasses
 import hashlib
 import json
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,7 +54,7 @@ from .architecture_search import (
 )
 from .arguments import SearchArguments
 from .costs import LatencyTable
-from .fitness import Evaluator
+from .fitness import EnsembleEvaluator, Evaluator
 from .rank_check import choose_orders, make_arguments, summarize, train_orders
 from .report import draw_search_figures
 from .supernet import build_supernet, make_supernet_order
@@ -114,25 +116,29 @@ def search_architecture(
     config = build_objective_config(prepared.config, model_args, prepared.collator)
     costs = _make_costs(prepared, search_args, training_args, folder)
     limit_space(search_args, costs)
-    trainer = _train_supernet(
-        config, model_args, prepared, optimization, search_args, training_args
-    )
-    # As it was saved: whole on every process, and with averaged weights where they are.
-    supernet = type(build_supernet(config)).from_pretrained(training_args.output_dir)
-    cast(nn.Module, supernet).to(training_args.device)
+    supernets = []
+    for arguments in _list_trainings(training_args, search_args.num_supernets):
+        trainer = _train_supernet(
+            config, model_args, prepared, optimization, search_args, arguments
+        )
+        # As it was saved: whole on every process, and with averaged weights where they are.
+        supernet = type(build_supernet(config)).from_pretrained(str(arguments.output_dir))
+        cast(nn.Module, supernet).to(training_args.device)
+        supernets.append(supernet)
+    batches = _make_batches(trainer, prepared, search_args.num_scoring_rows)
     search = ArchitectureSearch(
-        Evaluator(supernet, _make_batches(trainer, prepared, search_args.num_scoring_rows)),
+        EnsembleEvaluator([Evaluator(supernet, batches) for supernet in supernets]),
         costs,
         search_args,
         folder,
         training_args.seed,
         trainer.accelerator,
-        identify_weights(Path(training_args.output_dir)),
+        identify_weights(sorted(folder.glob(f"{SUPERNET_FOLDER}*"))),
     )
     generations = search.run()
     result = search.summarize(generations)
     if training_args.should_save:
-        write_best(supernet, result["best_order"], prepared.collator.tokenizer, folder)
+        write_best(supernets[0], result["best_order"], prepared.collator.tokenizer, folder)
         write_result(result, folder)
         entries = list(search.history.entries.values())
         draw_search_figures(entries, _name_orders(result), folder / "figures", search_args.fitness)
@@ -156,6 +162,18 @@ def _list_settings(search_args: SearchArguments) -> dict[str, Any]:
         for name, value in dataclasses.asdict(search_args).items()
         if name not in _NOT_RECORDED and not name.startswith("rank_check")
     }
+
+
+def _list_trainings(training_args: TrainingArguments, number: int) -> list[TrainingArguments]:
+    """Returns the arguments of each supernet's training: the first's folder is `output_dir`."""
+    folder = str(training_args.output_dir)
+    trainings = [training_args]
+    for extra in range(1, number):
+        arguments = copy.copy(training_args)
+        arguments.output_dir = f"{folder}-{extra + 1}"
+        arguments.seed = training_args.seed + extra
+        trainings.append(arguments)
+    return trainings
 
 
 def _train_supernet(
@@ -207,10 +225,10 @@ def _make_batches(trainer: Trainer, prepared: PreparedRun, num_rows: int) -> lis
     ]
 
 
-def identify_weights(folder: Path) -> str:
-    """Returns a name for the weights in a model's folder, the same for the same weights."""
+def identify_weights(folders: Iterable[Path]) -> str:
+    """Returns a name for the weights in folders of models, the same for the same weights."""
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("model*.safetensors")):
+    for path in (path for folder in folders for path in sorted(folder.glob("model*.safetensors"))):
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)

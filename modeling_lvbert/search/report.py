@@ -41,6 +41,8 @@ _BEST_COLOR, _MEDIAN_COLOR, _BRED_COLOR, _DRAWN_COLOR = "#D55E00", "#0072B2", "#
 _UNITS = {"accuracy": "accuracy", "loss": "loss, nats per token"}
 # Share of the orders whose letters are compared with those of all.
 _BEST_SHARE = 0.1
+# This share of the orders, the best ones, is spread over at least half of the picture's height.
+_SHOWN_SHARE, _SHOWN_SPREADS = 0.9, 2.0
 # More layers leave no room for letters in the cells.
 _MOST_LETTERED = 60
 
@@ -104,7 +106,9 @@ def plot_fitness(history: Entries, fitness: str = "accuracy") -> "Figure":
         )
     axes.plot(numbers, medians, "o-", color=_MEDIAN_COLOR, markersize=4, label="median")
     axes.plot(numbers, best, "o-", color=_BEST_COLOR, markersize=4, label="best so far")
-    axes.set_title(f"Fitness by generation: {len(history)} orders")
+    outside = _focus(axes, [entry["metrics"][fitness] for entry in history], fitness)
+    note = f", {outside} of them outside" if outside else ""
+    axes.set_title(f"Fitness by generation: {len(history)} orders{note}")
     axes.set_xlabel("generation")
     axes.set_ylabel(_UNITS[fitness])
     axes.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
@@ -112,6 +116,19 @@ def plot_fitness(history: Entries, fitness: str = "accuracy") -> "Figure":
     _finish(axes)
     _add_legend(figure, *axes.get_legend_handles_labels())
     return figure
+
+
+def _focus(axes: "Axes", values: Sequence[float], fitness: str) -> int:
+    """Leaves out the worst orders where they would press the others together; tells how many."""
+    sign = 1 if fitness == "loss" else -1
+    faults = sorted(sign * value for value in values)
+    spread = faults[int(_SHOWN_SHARE * (len(faults) - 1))] - faults[0]
+    limit = faults[0] + _SHOWN_SPREADS * spread
+    if spread <= 0 or faults[-1] <= limit:
+        return 0
+    ends = sorted((sign * (faults[0] - 0.1 * spread), sign * limit))
+    axes.set_ylim(*ends)
+    return sum(fault > limit for fault in faults)
 
 
 def plot_letters(history: Entries, fitness: str = "accuracy") -> "Figure":

@@ -5,10 +5,10 @@ import json
 import torch
 from transformers import BertTokenizer, ElectraConfig, ElectraForMaskedLM, TrainingArguments
 
-from modeling_lvbert.evaluation.fine_tuning_options import FineTuningArguments
-from modeling_lvbert.evaluation.finetuning import fine_tune
 from modeling_lvbert.evaluation.model_loading import ModelArguments
-from modeling_lvbert.evaluation.task_data import TaskArguments
+from modeling_lvbert.evaluation.sequence_classification.fine_tuning import fine_tune
+from modeling_lvbert.evaluation.sequence_classification.options import FineTuningArguments
+from modeling_lvbert.evaluation.sequence_classification.task_data import TaskArguments
 
 WORDS = "good bad the boat bird sea old red".split()  # noqa: SIM905
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]

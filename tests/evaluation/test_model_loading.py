@@ -9,9 +9,16 @@ from transformers import (
     ElectraForMaskedLM,
     ElectraForPreTraining,
     ElectraModel,
+    PreTrainedTokenizerFast,
 )
 
-from modeling_lvbert.evaluation.model_loading import ModelArguments, load_config, load_model
+from modeling_lvbert.evaluation.model_loading import (
+    ModelArguments,
+    check_fast_tokenizer,
+    load_config,
+    load_model,
+)
+from tests.evaluation.small_models import make_tokenizer
 from tests.evaluation.small_tasks import TOKENS, tune, write
 
 
@@ -185,3 +192,17 @@ def test_a_model_that_must_be_whole_is_refused_with_a_new_head(model_dir, tmp_pa
     load_model(AutoModelForMaskedLM, arguments, config)
     with pytest.raises(ValueError, match="ElectraForMaskedLM has no saved weights for gener"):
         load_model(AutoModelForMaskedLM, arguments, config, head_may_be_new=False)
+
+
+def test_tokenizers_that_cannot_tell_places_or_pad_are_refused():
+    tokenizer = make_tokenizer("lvbert")
+    check_fast_tokenizer(tokenizer)
+    backend = tokenizer.backend_tokenizer
+    with pytest.raises(ValueError, match="has no pad_token"):
+        check_fast_tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend))
+
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(ValueError, match="a slow Slow, which does not tell .*a fast one"):
+        check_fast_tokenizer(Slow())

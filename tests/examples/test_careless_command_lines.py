@@ -8,9 +8,12 @@ import datasets
 import pytest
 
 from modeling_lvbert.pretraining.tokenizer_training import train_tokenizer
+from tests.evaluation.small_models import make_model
 
 from .test_examples import PARAGRAPHS, QUIET, load, read
 from .test_run_search import search_flags
+
+QUESTION = {"id": "1", "question": "Who?", "context": "Anna sails.", "answers": [{"text": "Anna"}]}
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +25,13 @@ def folder(tmp_path_factory):
     (folder / "cut.txt.gz").write_bytes(packed[: len(packed) // 2])
     (folder / "empty.txt").write_text("")
     (folder / "numbers.csv").write_text("id,n\n1,2\n3,4\n")
+    (folder / "cut.json").write_text('{"data": [{"paragraphs": [')
+    (folder / "question.json").write_text(json.dumps([QUESTION]))
+    (folder / "tags.conll").write_text("Anna B-PER\nsails O\n\n")
+    (folder / "pairs").mkdir()
+    pair = {"sentence_good": "The bird was gone .", "sentence_bad": "The bird were gone ."}
+    (folder / "pairs" / "agreement.jsonl").write_text(json.dumps(pair))
+    make_model(folder / "model", "lvbert")
     documents = datasets.Dataset.from_dict({"text": list(PARAGRAPHS)})
     train_tokenizer(documents, "lvbert", 300, 64).save_pretrained(folder / "tokenizer")
     return folder
@@ -69,6 +79,70 @@ def test_it_is_refused_before_any_work(folder, tmp_path, flags, message):
     with pytest.raises(SystemExit, match=f"error: .*({message})"):
         load("run_pretraining").run([*base, *flags])
     assert not (tmp_path / "run").exists()
+
+
+MODEL = "--model_name_or_path={}/model"
+SCORING = {
+    "run_qa": [
+        MODEL, "--train_file={}/question.json", "--validation_file={}/question.json",
+        "--doc_stride=8", *QUIET,
+    ],
+    "run_tagging": [
+        MODEL, "--train_file={}/tags.conll", "--validation_file={}/tags.conll", *QUIET
+    ],
+    "run_blimp": [MODEL, "--blimp_dir={}/pairs"],
+    "analyze_layers": [MODEL, "--text_file={}/corpus.txt"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "message"),
+    [
+        ("run_qa", [], "nothing to do"),
+        ("run_qa", ["--do_predict"], "give test_file"),
+        ("run_qa", ["--do_train", "--train_file={}/corpus.txt"], "must end in .json or .jsonl"),
+        ("run_qa", ["--do_train", "--train_file={}/cut.json"], "cannot be read"),
+        ("run_qa", ["--do_train", "--train_file={}/none.json"], "no such file"),
+        ("run_qa", ["--do_train", "--doc_stride=-1"], "doc_stride -1"),
+        ("run_qa", ["--do_train", "--seed=-1"], "[Ss]eed"),
+        ("run_qa", ["--do_train", "--per_device_train_batch_size=0"], "train_batch_size 0"),
+        ("run_qa", ["--do_train", "--max_train_samples=0"], "max_train_samples 0"),
+        ("run_qa", ["--do_train", "--preprocessing_num_workers=0"], "preprocessing_num_workers 0"),
+        ("run_qa", ["--do_train", "--model_name_or_path=nowhere"], "'nowhere' cannot be loaded"),
+        ("run_qa", ["--do_train", "--output_dir={}"], "output_dir .* is not empty"),
+        ("run_qa", ["--do_eval", "--null_score_diff_threshold=nan"], "threshold nan"),
+        ("run_tagging", ["--do_train", "--train_file={}/empty.txt"], "no words"),
+        ("run_tagging", ["--do_train", "--train_file={}"], "is a folder"),
+        ("run_tagging", ["--do_train", "--train_file={}/cut.txt.gz"], "cannot be read"),
+        ("run_tagging", ["--do_train", "--train_file={}/numbers.csv"], "no column tokens or words"),
+        ("run_tagging", ["--do_train", "--label_column=-1"], "label_column -1"),
+        ("run_tagging", ["--do_train", "--max_seq_length=0"], "max_seq_length 0"),
+        ("run_tagging", ["--do_train", "--learning_rate=inf"], "learning_rate inf"),
+        ("run_tagging", ["--do_train", "--output_dir={}/corpus.txt"], "is a file"),
+        ("run_blimp", ["--blimp_dir={}/none"], "a folder of .jsonl files is needed"),
+        ("run_blimp", ["--blimp_dir={}/model"], "no .jsonl file"),
+        ("run_blimp", ["--batch_size=0"], "batch_size 0"),
+        ("run_blimp", ["--temperature=nan"], "temperature nan"),
+        ("run_blimp", ["--output_file={}/corpus.txt"], "holds something else"),
+        ("run_blimp", ["--output_file="], "is a folder"),
+        ("run_blimp", ["--published_models_summary={}/corpus.txt"], "is not BLiMP's file"),
+        ("analyze_layers", ["--text_file={}"], "is a folder"),
+        ("analyze_layers", ["--text_file={}/empty.txt"], "no text|empty"),
+        ("analyze_layers", ["--text_file={}/cut.txt.gz"], "cannot be read"),
+        ("analyze_layers", ["--batch_size=0"], "batch_size 0"),
+        ("analyze_layers", ["--seed=-1"], "seed -1"),
+        ("analyze_layers", ["--max_seq_length=100000"], "max_seq_length 100000"),
+        ("analyze_layers", ["--output_dir={}"], "holds other things"),
+    ],
+)
+def test_scoring_refuses_it_before_any_work(folder, tmp_path, script, flags, message):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    output = "output_file" if script == "run_blimp" else "output_dir"
+    base = [*SCORING[script], f"--{output}={tmp_path / 'run'}"]
+    with pytest.raises(SystemExit, match=f"^error: [^\\n]*({message})[^\\n]*$"):
+        load(script).run([flag.format(folder) for flag in (*base, *flags)])
+    assert not (tmp_path / "run").exists()
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 def test_a_corpus_of_unknown_tokens_is_no_perfect_model(folder, tmp_path):

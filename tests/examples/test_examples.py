@@ -40,6 +40,15 @@ def run_script(name, *arguments, launcher=()):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
+def launch_on_cpu(number):
+    """Words that start a script as several processes, for `run_script`."""
+    return [
+        "-m", "accelerate.commands.launch", "--cpu", f"--num_processes={number}",
+        "--num_machines=1", f"--main_process_port={29500 + os.getpid() % 1000}",
+        "--mixed_precision=no", "--dynamo_backend=no",
+    ]  # fmt: skip
+
+
 def read(folder, name):
     return json.loads((Path(folder) / f"{name}.json").read_text(encoding="utf-8"))
 

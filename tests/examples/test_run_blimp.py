@@ -8,7 +8,7 @@ from transformers import BertTokenizer
 
 from modeling_lvbert import ELCBertConfig, ELCBertForMaskedLM
 
-from .test_examples import load, run_script
+from .test_examples import launch_on_cpu, load, run_script
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sleep", "##s", "often", "here", "."]
 KEYS = {"accuracy", "ties", "pairs"}
@@ -100,13 +100,12 @@ def test_what_is_wrong_is_said_in_one_line(model_dir, blimp_dir, tmp_path):
 def test_any_number_of_processes_gives_the_same(model_dir, blimp_dir, tmp_path):
     written = {}
     for number in (1, 2, 3):
-        launcher = ["-m", "accelerate.commands.launch", "--cpu", f"--num_processes={number}"]
         output, scores = tmp_path / f"{number}.json", tmp_path / f"{number}.jsonl"
         run = run_script(
             "run_blimp",
             # Batches of one copy each: there are more than processes.
             *flags(model_dir, blimp_dir, output, f"--scores_file={scores}", "--batch_size=8"),
-            launcher=launcher if number > 1 else (),
+            launcher=launch_on_cpu(number) if number > 1 else (),
         )
         assert run.returncode == 0, run.stderr
         assert run.stdout.count("overall") == 1

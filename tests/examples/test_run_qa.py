@@ -1,12 +1,11 @@
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
 from tests.evaluation.small_models import TEXT, make_model
-from tests.examples.test_examples import QUIET, load, read, run_script
+from tests.examples.test_examples import QUIET, launch_on_cpu, load, read, run_script
 
 RECORDS = [
     {
@@ -94,12 +93,7 @@ def test_two_processes_score_as_one(model_dir, data_file, tmp_path):
     load("run_qa").run(
         flags(model_dir, data_file, tmp_path / "tuned", "--do_train", "--max_steps=9")
     )
-    port = 29500 + os.getpid() % 1000
-    launcher = [
-        "-m", "accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1",
-        f"--main_process_port={port}", "--mixed_precision=no", "--dynamo_backend=no",
-    ]  # fmt: skip
-    for name, start in (("one", ()), ("two", launcher)):
+    for name, start in (("one", ()), ("two", launch_on_cpu(2))):
         asked = flags(tmp_path / "tuned", data_file, tmp_path / name, "--do_eval")
         result = run_script("run_qa", *asked, "--per_device_eval_batch_size=3", launcher=start)
         assert result.returncode == 0, result.stderr

@@ -25,7 +25,9 @@ KINDS = {
     "lvbert": ["--model_family=lvbert"],
     "electra": ["--model_family=lvbert", "--objective=electra", "--packing=segment_pairs"],
     "elcbert": ["--model_family=elcbert", "--path_sampling=strict", "--fitness=loss"],
+    "several": ["--model_family=lvbert", "--num_supernets=2"],
 }
+SEARCH_ALONE = ("--path", "--fitness", "--vocab", "--num_supernets")
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +86,14 @@ def test_the_best_order_is_an_ordinary_folder_with_the_inherited_weights(searche
     kind, folder = searched
     result = read(folder, "search_result")
     supernet = load_file(folder / "supernet" / "model.safetensors")
-    families = {"lvbert": LVBertForMaskedLM, "electra": LVBertForPreTraining}
-    model = families.get(kind, ELCBertForMaskedLM).from_pretrained(folder / "best")
+    families = {"electra": LVBertForPreTraining, "elcbert": ELCBertForMaskedLM}
+    model = families.get(kind, LVBertForMaskedLM).from_pretrained(folder / "best")
     assert model.config.layer_order == result["best_order"]
     if kind == "electra":
         generator = LVBertForMaskedLM.from_pretrained(folder / "best" / "generator")
         assert generator.config.layer_order == result["best_order"]
         prefix, layer = "discriminator.lvbert", model.lvbert.encoder.layers[1]
-    elif kind == "lvbert":
+    elif kind != "elcbert":
         prefix, layer = "lvbert", model.lvbert.encoder.layers[1]
     else:
         words = result["best_order"].split()
@@ -112,7 +114,7 @@ def test_the_winner_is_trained_from_scratch_and_from_its_inherited_weights(
         *KINDS[kind][:3], *SIZES[:6], "--per_device_train_batch_size=4", "--max_steps=1",
         "--save_strategy=no", f"--train_file={corpus_file}", *QUIET,
     ]  # fmt: skip
-    flags = [flag for flag in flags if not flag.startswith(("--path", "--fitness", "--vocab"))]
+    flags = [flag for flag in flags if not flag.startswith(SEARCH_ALONE)]
     order = read(folder, "search_result")["best_order"]
     scratch = [f"--layer_order=@{folder}", f"--tokenizer_name={folder / 'best'}"]
     inherited = [f"--model_name_or_path={folder / 'best'}", "--learning_rate=1e-12"]
@@ -267,6 +269,15 @@ def test_limits_that_leave_nothing_are_told(corpus_file, tmp_path):
     flags = search_flags(corpus_file, tmp_path / "run", "lvbert", "--max_parameters=10")
     with pytest.raises(SystemExit, match="the constraint leaves nothing to search"):
         load("run_search").run(flags)
+
+
+def test_several_supernets_are_different_ones(searched):
+    kind, folder = searched
+    if kind != "several":
+        pytest.skip("a search with one supernet")
+    first, second = (load_file(folder / f"supernet{n}" / "model.safetensors") for n in ("", "-2"))
+    assert first.keys() == second.keys()
+    assert not all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_a_finished_supernet_without_checkpoints_is_not_trained_again(

@@ -1,9 +1,14 @@
-import os
-
 import pytest
 
 from tests.evaluation.small_models import TEXT, make_model
-from tests.examples.test_examples import QUIET, load, open_elsewhere, read, run_script
+from tests.examples.test_examples import (
+    QUIET,
+    launch_on_cpu,
+    load,
+    open_elsewhere,
+    read,
+    run_script,
+)
 
 pytest.importorskip("seqeval")
 
@@ -67,12 +72,7 @@ def test_a_user_s_mistake_is_one_line(model_dir, data_file, tmp_path):
 def test_two_processes_score_as_one(model_dir, data_file, tmp_path):
     trained = flags(model_dir, data_file, tmp_path / "tuned", "--do_train", "--max_steps=9")
     load("run_tagging").run(trained)
-    port = 29500 + os.getpid() % 1000
-    launcher = [
-        "-m", "accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1",
-        f"--main_process_port={port}", "--mixed_precision=no", "--dynamo_backend=no",
-    ]  # fmt: skip
-    for name, start in (("one", ()), ("two", launcher)):
+    for name, start in (("one", ()), ("two", launch_on_cpu(2))):
         asked = flags(tmp_path / "tuned", data_file, tmp_path / name, "--do_eval", "--do_predict")
         result = run_script("run_tagging", *asked, "--per_device_eval_batch_size=2", launcher=start)
         assert result.returncode == 0, result.stderr

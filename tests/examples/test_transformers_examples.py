@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import modeling_lvbert.evaluation.metrics.glue as glue_folder
+import modeling_lvbert.evaluation.sequence_classification.metrics.glue as glue_folder
 from tests.evaluation.small_models import FAMILIES, make_model
 
 pytestmark = pytest.mark.slow

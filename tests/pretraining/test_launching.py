@@ -1,4 +1,5 @@
 import os
+from dataclasses import dataclass
 
 import pytest
 
@@ -86,3 +87,23 @@ def test_processes_without_gpus_become_one_group(monkeypatch, size, has_gpu, exp
     monkeypatch.setattr(launching.torch.accelerator, "is_available", lambda: has_gpu)
     assert start(monkeypatch, environment, "torchrun script.py") is None
     assert environment.get("ACCELERATE_USE_CPU") == expected
+
+
+@dataclass
+class Options:
+    """Options of a script."""
+
+    number: int = 0
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_only_scripts_that_go_on_promise_it_when_they_are_interrupted(goes_on):
+    def main(options):
+        assert options.number == 3
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        launching.run_script(main, (Options,), ["--number=3"], None, goes_on=goes_on)
+    message = str(ended.value.code)
+    assert message.startswith("interrupted")
+    assert ("goes on" in message) == goes_on

@@ -3,7 +3,12 @@ import pytest
 import torch
 
 from modeling_lvbert.pretraining.electra_trainer import sum_by_row
-from modeling_lvbert.search.fitness import Evaluator, estimate_mean, find_fitness
+from modeling_lvbert.search.fitness import (
+    EnsembleEvaluator,
+    Evaluator,
+    estimate_mean,
+    find_fitness,
+)
 from modeling_lvbert.search.supernet import extract
 
 from .test_supernet import build, draw_orders, make_batch
@@ -87,6 +92,22 @@ def test_a_score_does_not_depend_on_the_orders_beside_it(kind):
     for order in orders:
         assert evaluator.score([order])[order].to_metrics() == together[order].to_metrics()
     assert set(evaluator.score([*orders, *orders])) == set(orders)
+
+
+@pytest.mark.parametrize("kind", ["lvbert", "electra"])
+def test_several_supernets_score_by_their_mean(kind):
+    evaluators = [Evaluator(build(kind, seed=seed), make_batches(kind)) for seed in range(3)]
+    orders = draw_orders(kind, 4)
+    singly = [evaluator.score(orders) for evaluator in evaluators]
+    for order, score in EnsembleEvaluator(evaluators).score(orders).items():
+        for name in ("accuracy", "loss"):
+            parts = [getattr(scores[order], name) for scores in singly]
+            estimate = getattr(score, name)
+            assert estimate.value == pytest.approx(np.mean([part.value for part in parts]))
+            # The rows are the same: their errors add up as far as they go together.
+            rows = np.mean([part.influences for part in parts], axis=0)
+            assert estimate.influences == pytest.approx(rows)
+    assert len({scores[orders[0]].loss.value for scores in singly}) == 3
 
 
 def test_dropout_is_off_while_scoring():

@@ -98,6 +98,21 @@ def test_fitness_is_drawn_with_the_best_so_far_and_the_median(fitness, best, med
     assert "5 orders" in axes.get_title()
 
 
+@pytest.mark.parametrize(("fitness", "sign"), [("loss", 1), ("accuracy", -1)])
+def test_a_few_bad_orders_do_not_press_the_others_together(fitness, sign):
+    values = [5.0 + 0.001 * number for number in range(100)] + [9.0, 20.0]
+    entries = [
+        make_entry(f"{number:07b}".replace("0", "s").replace("1", "f"), 0, -value, value)
+        for number, value in enumerate(values)
+    ]
+    (axes,) = plot_fitness(entries, fitness).axes
+    low, high = sorted(sign * end for end in axes.get_ylim())
+    assert low < 5.0 < 5.099 < high < 5.3
+    assert "102 orders, 2 of them outside" in axes.get_title()
+    (axes,) = plot_fitness(entries[:100], fitness).axes
+    assert axes.get_title().endswith("100 orders")
+
+
 def test_generations_are_whole_numbers():
     (axes,) = plot_fitness(HISTORY[:1]).axes
     ticks = [tick for tick in axes.get_xticks() if -0.5 <= tick <= 0.5]

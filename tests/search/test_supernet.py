@@ -26,8 +26,8 @@ SIZES = {
 KINDS = ("lvbert", "electra", "base", "zero", "normalized", "ltg")
 
 
-def build(kind, **fields):
-    torch.manual_seed(0)
+def build(kind, seed=0, **fields):
+    torch.manual_seed(seed)
     if kind in ("lvbert", "electra"):
         order = make_supernet_order(NUM_LAYERS, "lvbert")
         config = LVBertConfig(layer_order=order, embedding_size=16, **{**SIZES, **fields})
