@@ -1,5 +1,6 @@
 """The README is run: Python as it stands, commands short by default and as written where slow."""
 
+import json
 import lzma
 import os
 import re
@@ -33,6 +34,8 @@ SENTENCES = [
 SHORT = {
     "examples/run_pretraining.py": "--max_steps 2 --max_seq_length 16 --vocab_size 500",
     "examples/run_glue.py": "--max_steps 2",
+    "examples/run_qa.py": "--max_steps 2",
+    "examples/run_tagging.py": "--max_steps 2",
     "examples/run_search.py": "--max_steps 2 --max_seq_length 16 --vocab_size 500 "
     "--num_generations 2 --population_size 3",
 }
@@ -41,6 +44,8 @@ OUTPUTS = {
     "examples/run_search.py": ("search_result.json", "best/model.safetensors"),
     "examples/train_tokenizer.py": ("tokenizer.json",),
     "examples/normalize_corpus.py": ("babylm.txt",),
+    "examples/run_blimp.py": ("blimp.json",),
+    "examples/analyze_layers.py": ("layer_importance.json",),
 }
 
 
@@ -97,6 +102,24 @@ def write_elcbert_tokenizer(path: Path) -> None:
     tokenizer.save(str(path))
 
 
+def write_tasks(folder: Path) -> None:
+    """Writes small files in the forms of SQuAD, CoNLL and BLiMP, and a text."""
+    for name in ("squad", "conll", "blimp"):
+        (folder / name).mkdir()
+    questions = [
+        {"id": "1", "question": "Who sat?", "answers": [{"text": "The cat", "answer_start": 0}]},
+        {"id": "2", "question": "Who ran?", "answers": [], "is_impossible": True},
+    ]
+    text = "The cat sat on the mat."
+    squad = {"data": [{"paragraphs": [{"context": text, "qas": questions}]}]}
+    for split in ("train", "dev"):
+        (folder / "squad" / f"{split}-v2.0.json").write_text(json.dumps(squad))
+        (folder / "conll" / f"{split}.txt").write_text("Tom B-PER\nsat O\n\nAnn B-PER\nran O\n")
+    pair = {"sentence_good": "The cat sat.", "sentence_bad": "The cat sit.", "UID": "agreement"}
+    (folder / "blimp" / "agreement.jsonl").write_text(json.dumps(pair) + "\n")
+    (folder / "valid.txt").write_text(f"{text}\n" * 20)
+
+
 @pytest.fixture
 def reader_folder(tmp_path) -> Path:
     """A folder as the README's reader has it: our scripts, and small files under its names."""
@@ -116,6 +139,8 @@ def reader_folder(tmp_path) -> Path:
     rows = [f"gj04\t{label}\t{mark}\tThe cat {verb}." for label, mark, verb in SENTENCES]
     for split in ("train", "dev"):
         (folder / "CoLA" / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+    write_tasks(folder)
 
     (folder / "childes.train").write_text("*CHI:\twhere is the cat ?\n*MOT:\tthe cat sat .\n")
     (folder / "simple_wiki.train").write_text("= = = Cat = = =\nA cat sat on the mat.\n")
@@ -151,7 +176,7 @@ def test_every_command_is_one_that_is_tried_here():
 def test_every_flag_in_the_text_is_one_of_a_command_tried_here():
     prose = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
     flags = set(re.findall(r"(?<![-\w])--\w+", prose))
-    scripts = ("run_pretraining", "run_search")
+    scripts = ("run_pretraining", "run_search", "run_glue", "run_qa", "run_blimp")
     texts = [run([f"examples/{script}.py", "--help"], ROOT, timeout_s=300) for script in scripts]
     # TensorBoard's own.
     assert flags - {"--logdir"} <= set(re.findall(r"--\w+", "".join(texts)))
@@ -185,11 +210,15 @@ def test_the_commands_of_the_results_run_when_cut_short(reader_folder):
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     found = [command for command in commands(page) if command.startswith("python ")]
     assert found
-    short = "--seeds 1 --max_steps 2 --max_seq_length 16 --vocab_size 500"
+    short = "--max_steps 2 --max_seq_length 16 --vocab_size 500"
+    shorter = "--num_generations 1 --population_size 3 --rank_check_steps 2 --num_scoring_rows 8"
     for command in found:
         script, flags = script_and_flags(command)
-        run([*script, *flags, *shlex.split(short)], reader_folder, timeout_s=1800)
-        assert (find_output(reader_folder, flags) / "table.md").is_file()
+        is_search = script[-1] == "examples/run_search.py"
+        more = shlex.split(f"{short} {shorter if is_search else '--seeds 1'}")
+        run([*script, *flags, *more], reader_folder, timeout_s=1800)
+        name = "search_result.json" if is_search else "table.md"
+        assert (find_output(reader_folder, flags) / name).is_file()
 
 
 def test_commands_run_in_order_when_cut_short(reader_folder):
