@@ -135,7 +135,7 @@ def write(
         logger.info("no tokenizer was given: the folder has none")
     else:
         tokenizer.save_pretrained(folder)
-        _check_tokenizer(folder, model)
+        check_tokenizer(folder, model)
     _check_logits(folder, type(model), expectation)
 
 
@@ -193,7 +193,13 @@ def _varies(expectation: Expectation) -> bool:
     return logits.std(0).max().item() > 0
 
 
-def _check_tokenizer(folder: Path, model: PreTrainedModel) -> None:
+def check_tokenizer(folder: Path, model: PreTrainedModel) -> None:
+    """Opens the tokenizer of a folder and checks that it fits the model.
+
+    Raises:
+        ValueError: Ids lie beyond the embeddings, the padding is another, or a text does not get
+            its [CLS] and [SEP].
+    """
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True, local_files_only=True)
     vocab_size, pad_token_id = model.config.vocab_size, model.config.pad_token_id
     beyond = {token: index for token, index in tokenizer.get_vocab().items() if index >= vocab_size}
