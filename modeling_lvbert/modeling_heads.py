@@ -212,6 +212,7 @@ class TaskMixin:
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             inputs_embeds=inputs_embeds,
+            return_dict=True,
             **kwargs,
         )
         logits = self.compute_logits(outputs.last_hidden_state)
@@ -290,6 +291,7 @@ class QuestionAnsweringMixin:
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             inputs_embeds=inputs_embeds,
+            return_dict=True,
             **kwargs,
         )
         logits = self.qa_outputs(outputs.last_hidden_state)  # type: ignore[attr-defined]
@@ -347,6 +349,7 @@ class MultipleChoiceMixin:
             attention_mask=None if attention_mask is None else attention_mask.flatten(0, 1),
             token_type_ids=None if token_type_ids is None else token_type_ids.flatten(0, 1),
             inputs_embeds=None if inputs_embeds is None else inputs_embeds.flatten(0, 1),
+            return_dict=True,
             **kwargs,
         )
         logits = self.classifier(outputs.last_hidden_state[:, 0])  # type: ignore[attr-defined]

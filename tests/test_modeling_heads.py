@@ -82,6 +82,19 @@ def test_half_precision_losses_are_computed_in_single():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("head", HEADS.values())
+def test_a_configuration_may_ask_for_tuples(family, head):
+    model = build(family, head)
+    inputs = head_inputs(head)
+    expected = model(**inputs).to_tuple()
+    model.config.return_dict = False
+    outputs = model(**inputs)
+    assert isinstance(outputs, tuple)
+    assert len(outputs) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(outputs, expected, strict=True))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("head", [head for head in HEADS.values() if head != "Model"])
 def test_every_head_learns_in_one_step(family, head):
     model = build(family, head)

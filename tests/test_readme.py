@@ -177,12 +177,16 @@ def test_every_flag_in_the_text_is_one_of_a_command_tried_here():
     prose = re.sub(r"^```.*?^```", "", README, flags=re.DOTALL | re.MULTILINE)
     flags = set(re.findall(r"(?<![-\w])--\w+", prose))
     scripts = ("run_pretraining", "run_search", "run_glue", "run_qa", "run_blimp")
-    texts = [run([f"examples/{script}.py", "--help"], ROOT, timeout_s=300) for script in scripts]
+    programs = [[f"examples/{script}.py"] for script in scripts]
+    programs.append(["-m", "conversion.push_searched"])
+    texts = [run([*program, "--help"], ROOT, timeout_s=300) for program in programs]
     # TensorBoard's own.
     assert flags - {"--logdir"} <= set(re.findall(r"--\w+", "".join(texts)))
 
 
 def find_output(folder: Path, flags: list[str]) -> Path:
+    if "--dry_run" in flags:
+        return folder / flags[flags.index("--dry_run") + 1]
     if "--output_file" in flags:
         return (folder / flags[flags.index("--output_file") + 1]).parent
     return folder / flags[flags.index("--output_dir") + 1]
