@@ -26,7 +26,8 @@ from modeling_lvbert.layer_order import LAYER_NAMES, join_letters
 from modeling_lvbert.search.costs import count_flops
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "MODEL_CARD.md"
-PLACEHOLDER = re.compile(r"\{\{ (\w+) \}\}")
+# Formatters take the blanks out of those that stand in code. Titles in BibTeX have capitals.
+PLACEHOLDER = re.compile(r"\{\{ ?([a-z_]+) ?\}\}")
 PIPELINES = {
     "ForMaskedLM": "fill-mask",
     "ForSequenceClassification": "text-classification",

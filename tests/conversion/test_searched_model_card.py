@@ -61,9 +61,7 @@ model-index:
 !\[Layers from the input up: .*\]\(figures/layer_order\.png\)
 
 ## How to use
-.*pipeline\(
-    "fill-mask", model=model, revision="v1", trust_remote_code=True
-\)
+.*pipeline\("fill-mask", model=model, revision="v1", trust_remote_code=True\)
 print\(run\("The cat sat on the \[MASK\]\."\)\)
 .*
 ## Training data
