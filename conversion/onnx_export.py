@@ -126,7 +126,7 @@ def _remove_traces(model: Any) -> None:
 
 
 def _compare(model: PreTrainedModel, path: Path) -> float:
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     largest = 0.0
