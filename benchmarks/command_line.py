@@ -30,8 +30,23 @@ def parse_arguments(description: str | None, num_rounds: int) -> argparse.Namesp
     return arguments
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Writes under a temporary name first: a file of that name is complete."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+def write_results(arguments: argparse.Namespace, results: object, **settings: object) -> None:
+    """Writes the figures and what they were measured with, where a file was asked for.
+
+    Args:
+        arguments: Result of `parse_arguments`; `json` names the file.
+        results: The figures.
+        settings: What else was measured with.
+    """
+    if not arguments.json:
+        return
+    settings |= {
+        "rounds": arguments.rounds,
+        "threads": arguments.threads,
+        "torch": torch.__version__,
+    }
+    content = json.dumps({"settings": settings, "results": results}, indent=2)
+    # A file of that name is complete.
+    temporary = arguments.json.with_name(arguments.json.name + ".tmp")
+    temporary.write_text(content + "\n", encoding="utf-8")
+    os.replace(temporary, arguments.json)

@@ -27,7 +27,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
+from benchmarks.command_line import parse_arguments, write_results  # noqa: E402
 
 # Of text; the second is what memory is compared at.
 MEGABYTES = (5, 50)
@@ -161,13 +161,7 @@ def main() -> None:
             f"{figures['own_megabytes']:5.0f} MB own "
             f"({figures['own_megabytes_at_start']:.0f} MB at the start)\n"
         )
-    if arguments.json:
-        settings = {
-            "vocab_size": VOCAB_SIZE,
-            "max_seq_length": MAX_SEQ_LENGTH,
-            "rounds": arguments.rounds,
-        }
-        write_json(arguments.json, {"settings": settings, "results": results})
+    write_results(arguments, results, vocab_size=VOCAB_SIZE, max_seq_length=MAX_SEQ_LENGTH)
 
 
 if __name__ == "__main__":

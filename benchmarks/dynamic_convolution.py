@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
+from benchmarks.command_line import parse_arguments, write_results  # noqa: E402
 from modeling_lvbert.modeling_dynamic_convolution import dynamic_convolution  # noqa: E402
 
 Convolution = Callable[[Tensor, Tensor], Tensor]
@@ -108,15 +108,7 @@ def main() -> None:
                 f"({figures['lower_quartile_ms']:.2f} to {figures['upper_quartile_ms']:.2f})  "
                 f"{figures['times_faster_than_unfold']:5.1f} times as fast as unfold\n"
             )
-    if arguments.json:
-        settings = {
-            "num_heads": NUM_HEADS,
-            "num_taps": NUM_TAPS,
-            "rounds": arguments.rounds,
-            "threads": arguments.threads,
-            "torch": torch.__version__,
-        }
-        write_json(arguments.json, {"settings": settings, "results": results})
+    write_results(arguments, results, num_heads=NUM_HEADS, num_taps=NUM_TAPS)
 
 
 if __name__ == "__main__":

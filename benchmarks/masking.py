@@ -22,7 +22,7 @@ from transformers import BertTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
+from benchmarks.command_line import parse_arguments, write_results  # noqa: E402
 from modeling_lvbert.pretraining.counter_hash import make_row_keys  # noqa: E402
 from modeling_lvbert.pretraining.masking import IGNORED_LABEL, MaskingCollator  # noqa: E402
 
@@ -164,15 +164,7 @@ def main() -> None:
                 f"{figures['upper_quartile_tokens_per_second'] / 1e6:.2f})  "
                 f"{figures['times_faster_than_loop']:5.1f} times as fast as the loop\n"
             )
-    if arguments.json:
-        settings = {
-            "vocab_size": VOCAB_SIZE,
-            "mask_fraction": MASK_FRACTION,
-            "rounds": arguments.rounds,
-            "threads": arguments.threads,
-            "torch": torch.__version__,
-        }
-        write_json(arguments.json, {"settings": settings, "results": results})
+    write_results(arguments, results, vocab_size=VOCAB_SIZE, mask_fraction=MASK_FRACTION)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
+from benchmarks.command_line import parse_arguments, write_results  # noqa: E402
 from modeling_lvbert import LVBertConfig, LVBertForMaskedLM  # noqa: E402
 from modeling_lvbert.evaluation.minimal_pairs.pairs import read_pairs  # noqa: E402
 from modeling_lvbert.evaluation.minimal_pairs.pseudo_likelihood import SentenceScorer  # noqa: E402
@@ -150,14 +150,7 @@ def main() -> None:
             f"{figures['minicons_pairs_per_second']:6.1f}: "
             f"{figures['times_faster_than_minicons']:.2f} times as fast\n"
         )
-    if arguments.json:
-        settings = {
-            "pairs": len(sentences) // 2,
-            "rounds": arguments.rounds,
-            "threads": arguments.threads,
-            "torch": torch.__version__,
-        }
-        write_json(arguments.json, {"settings": settings, "results": results})
+    write_results(arguments, results, pairs=len(sentences) // 2)
 
 
 if __name__ == "__main__":

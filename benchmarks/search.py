@@ -22,7 +22,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.command_line import parse_arguments, write_json  # noqa: E402
+from benchmarks.command_line import parse_arguments, write_results  # noqa: E402
 from modeling_lvbert import LVBertConfig  # noqa: E402
 from modeling_lvbert.modeling_heads import IGNORED_LABEL  # noqa: E402
 from modeling_lvbert.pretraining.optimization import UncorrectedAdamW  # noqa: E402
@@ -166,15 +166,7 @@ def main() -> None:
             f"{name:>45}  {figures['median']:5.2f} ({figures['lower_quartile']:.2f} to "
             f"{figures['upper_quartile']:.2f})\n"
         )
-    if arguments.json:
-        settings = {
-            "layers": NUM_LAYERS,
-            "population": POPULATION,
-            "rounds": arguments.rounds,
-            "threads": arguments.threads,
-            "torch": torch.__version__,
-        }
-        write_json(arguments.json, {"settings": settings, "results": results})
+    write_results(arguments, results, layers=NUM_LAYERS, population=POPULATION)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING
 
 from modeling_lvbert.layer_order import LAYER_NAMES, split_words
 from modeling_lvbert.pretraining.figures import can_draw, new_figure, write_figure
+from modeling_lvbert.search.report import LETTER_COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE = "figures/layer_order.png"
 
-# From the colours of Okabe and Ito, which all kinds of colour vision tell apart; black letters have
-# a contrast of at least 5 to 1 on each.
-COLORS = {"s": "#56B4E9", "f": "#E69F00", "d": "#009E73"}
 # 1600 pixels shown on 400 leave a quarter: 12 blocks are 30 pixels wide there, a letter 12 high.
 LAYERS_A_ROW = 12
 _LETTER_SIZE, _NUMBER_SIZE, _NAME_SIZE = 26, 14, 17
@@ -58,16 +56,16 @@ def plot_order(order: str) -> "Figure":
     figure, (axes,) = new_figure(1, _REST_HEIGHT + _ROW_HEIGHT * num_rows)
     for number, (column, row, letter, ends_word) in enumerate(blocks, start=1):
         width = 0.78 if ends_word else 0.96
-        axes.add_patch(Rectangle((column, row), width, 0.7, fc=COLORS[letter]))
+        axes.add_patch(Rectangle((column, row), width, 0.7, fc=LETTER_COLORS[letter]))
         center = column + width / 2
         axes.text(center, row + 0.36, letter, ha="center", va="center", fontsize=_LETTER_SIZE)
         axes.text(center, row + 0.85, str(number), ha="center", va="center", fontsize=_NUMBER_SIZE)
     axes.set_xlim(0, min(LAYERS_A_ROW, max(6, len(blocks))))
     axes.set_ylim(num_rows, 0)
     axes.set_axis_off()
-    present = [letter for letter in COLORS if letter in order]
+    present = [letter for letter in LETTER_COLORS if letter in order]
     figure.legend(
-        [Rectangle((0, 0), 1, 1, fc=COLORS[letter]) for letter in present],
+        [Rectangle((0, 0), 1, 1, fc=LETTER_COLORS[letter]) for letter in present],
         [f"{letter}  {LAYER_NAMES[letter]}" for letter in present],
         loc="outside lower center",
         ncols=len(present),

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 Entries = Sequence[Mapping[str, Any]]
 
-# From the colours of Okabe and Ito, which all kinds of colour vision tell apart.
-_LETTER_COLORS = {"s": "#56B4E9", "f": "#E69F00", "d": "#009E73"}
+# From the colours of Okabe and Ito, which all kinds of colour vision tell apart; black letters have
+# a contrast of at least 5 to 1 on each.
+LETTER_COLORS = {"s": "#56B4E9", "f": "#E69F00", "d": "#009E73"}
 _BEST_COLOR, _MEDIAN_COLOR, _BRED_COLOR, _DRAWN_COLOR = "#D55E00", "#0072B2", "#56B4E9", "0.7"
 _UNITS = {"accuracy": "accuracy", "loss": "loss, nats per token"}
 # Share of the orders whose letters are compared with those of all.
@@ -158,7 +159,7 @@ def _stack_letters(axes: "Axes", orders: Iterable[str]) -> None:
     positions = range(1, len(columns) + 1)
     bottoms = [0.0] * len(columns)
     counts = [Counter(column) for column in columns]
-    for letter, color in _LETTER_COLORS.items():
+    for letter, color in LETTER_COLORS.items():
         shares = [count[letter] / count.total() for count in counts]
         axes.bar(positions, shares, width=0.9, bottom=bottoms, color=color, label=_name(letter))
         bottoms = [bottom + share for bottom, share in zip(bottoms, shares, strict=True)]
@@ -225,7 +226,7 @@ def plot_order_strip(orders: Mapping[str, str]) -> "Figure":
                 # A wider gap parts two words.
                 is_parted = index == len(word) and column + 1 < len(join_letters(order))
                 width = 0.8 if is_parted else 0.96
-                cell = Rectangle((column, row + 0.1), width, 0.8, fc=_LETTER_COLORS[letter])
+                cell = Rectangle((column, row + 0.1), width, 0.8, fc=LETTER_COLORS[letter])
                 axes.add_patch(cell)
                 if longest <= _MOST_LETTERED:
                     center = (column + width / 2, row + 0.5)
@@ -240,8 +241,8 @@ def plot_order_strip(orders: Mapping[str, str]) -> "Figure":
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("layer (1: nearest the input)")
-    handles = [Rectangle((0, 0), 1, 1, fc=color) for color in _LETTER_COLORS.values()]
-    _add_legend(figure, handles, [_name(letter) for letter in _LETTER_COLORS])
+    handles = [Rectangle((0, 0), 1, 1, fc=color) for color in LETTER_COLORS.values()]
+    _add_legend(figure, handles, [_name(letter) for letter in LETTER_COLORS])
     return figure
 
 

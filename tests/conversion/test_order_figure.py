@@ -3,6 +3,7 @@ import logging
 import pytest
 
 from conversion import order_figure
+from modeling_lvbert.search.report import LETTER_COLORS
 
 LONG = "ddsffsdffsddsfdfsdfdssfs"
 
@@ -22,9 +23,9 @@ def luminance(color):
 
 
 def test_black_letters_stand_out_on_every_colour_and_all_colours_differ():
-    values = sorted(luminance(color) for color in order_figure.COLORS.values())
+    values = sorted(luminance(color) for color in LETTER_COLORS.values())
     assert all((value + 0.05) / 0.05 >= 5 for value in values)
-    assert len(set(order_figure.COLORS.values())) == 3
+    assert len(set(LETTER_COLORS.values())) == 3
 
 
 def test_every_layer_is_a_block_with_its_letter_and_number():
@@ -46,7 +47,7 @@ def test_on_a_telephone_letters_have_a_readable_height(tmp_path, pixels):
     # All three colours are there, in both rows.
     half = image.shape[0] // 2
     for part in (image[:half], image[half:]):
-        for color in order_figure.COLORS.values():
+        for color in LETTER_COLORS.values():
             wanted = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
             assert (abs(part[..., :3] - wanted).max(axis=2) < 0.01).sum() > 500
 
