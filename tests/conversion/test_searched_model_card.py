@@ -1,5 +1,6 @@
 """The whole card of a published run, its metadata with the Hub client's own classes."""
 
+import json
 import re
 from shutil import copytree
 
@@ -148,6 +149,25 @@ def test_the_metadata_are_read_back_by_the_hubs_client(searched):
     results = {result.metric_type: result for result in card.data.eval_results}
     assert results["supernet_accuracy"].metric_value == 0.25
     assert results["supernet_accuracy"].task_type == "fill-mask"
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (None, "of one supernet."),
+        (1, "of one supernet."),
+        (3, "of 3 supernets, the mean over them."),
+    ],
+)
+def test_the_number_of_supernets_is_told(searched, tmp_path, number, told):
+    copytree(searched, tmp_path / "search")
+    path = tmp_path / "search" / "search_result.json"
+    result = json.loads(path.read_text())
+    result["settings"].pop("num_supernets", None)
+    if number is not None:
+        result["settings"]["num_supernets"] = number
+    path.write_text(json.dumps(result))
+    assert f"with the weights {told}" in card_of(tmp_path / "search").replace("\n", " ")
 
 
 def test_weights_trained_later_have_their_own_scores(searched, tmp_path):

@@ -71,6 +71,38 @@ def test_the_extracted_model_is_the_path_to_the_last_bit(kind):
             assert torch.equal(path.logits, model.logits)
 
 
+def count_saved_bytes(model, **inputs):
+    """Returns the memory of what a forward pass keeps for the backward one, weights aside."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            # Held, so that no later tensor gets the same place.
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(**inputs)
+    return sum(size for size, _ in kept.values())
+
+
+@pytest.mark.parametrize("kind", ["lvbert", "electra", "zero"])
+def test_a_step_keeps_the_activations_of_one_path_alone(kind):
+    supernet, batch = build(kind).train(), make_batch(kind)
+    twice = {name: torch.cat([value, value]) for name, value in batch.items()}
+    for order in draw_orders(kind, 3):
+        model, more = extract(supernet, order).train(), []
+        for inputs in (batch, twice):
+            expected = count_saved_bytes(model, **inputs)
+            more.append(count_saved_bytes(supernet, **inputs, layer_order=order) - expected)
+        # ELC-BERT's weights of a path's words are a part of the supernet's, which does not grow
+        # with the batch.
+        assert more[0] == more[1]
+        assert more[0] == 0 if kind != "zero" else 0 <= more[0] < 0.01 * expected
+
+
 @pytest.mark.parametrize("kind", ["lvbert", "electra", "zero"])
 def test_gradients_are_the_extracted_model_s_and_other_layers_have_none(kind):
     supernet, batch = build(kind).train(), make_batch(kind)
